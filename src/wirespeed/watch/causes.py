@@ -22,6 +22,7 @@ _SAMPLE = 50_000
 _HALF = 0.5
 _COMPUTES = 0.3
 """Share of a delay that is CPU time: where cores are few, who computes more also waits more for one."""
+_TWICE = 2.0
 _CONTENDED = 0.1
 """Share of a step that ranks wait for a core."""
 
@@ -165,6 +166,14 @@ def contended(seen: OwnWork) -> bool:
     if np.isnan(waited).all():
         return False
     return bool(np.nanmedian(waited / seen.step_s) >= _CONTENDED)
+
+
+def lacks_most(seen: OwnWork, ranks: list[int], late: Late) -> bool:
+    """Whether they lack a core twice as long as any other rank, since a step: no luck stays with one."""
+    waited = seen.column("waited")[:, late.rows]
+    typical = np.nan_to_num(median_over(waited, 1))
+    rest = np.delete(typical, ranks)
+    return late.onset is not None and bool(typical[ranks].min() >= _TWICE * rest.max(initial=0.0))
 
 
 def _grown(column: Matrix, ranks: list[int], late: Late) -> float:

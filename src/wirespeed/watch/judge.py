@@ -13,7 +13,7 @@ from wirespeed.model.records import Finding, Status
 from wirespeed.model.watch_records import Gain, StepChange, Traffic, Watched
 from wirespeed.watch import telling
 from wirespeed.watch.bursts import bursts
-from wirespeed.watch.causes import Cause, causes_of, contended, growth, parts_of
+from wirespeed.watch.causes import Cause, causes_of, contended, growth, lacks_most, parts_of
 from wirespeed.watch.change_points import Change, events_since, levels
 from wirespeed.watch.costs import Blame, Cost, cost_of, cost_of_late, mended
 from wirespeed.watch.late import MATERIAL, Late, Units, always_late
@@ -37,7 +37,7 @@ _EXPOSED = 0.30
 _LATE_SHARE = 0.05
 """Of a step: who is late by so much is named even where the noise of thousands hides its cost."""
 _CONTENDED_FAILS = 0.10
-"""What a rank without a core must surely cost where all wait for cores."""
+"""What a rank without a core must surely cost where all wait for cores and others as much as it."""
 _CONTENDED_RISE = 0.5
 """The same of a rise of the whole job's step that is waiting for cores."""
 _NO = {
@@ -210,7 +210,8 @@ def _tell_late(case: _Case, blamed: Sequence[_Blamed]) -> None:
     few_cores = contended(seen)
     for one in sorted(told, key=lambda one: -one.cost.low):
         grown = growth(seen, list(one.ranks), one.late)
-        if few_cores and grown.case == "no core" and one.cost.low - 1 < _CONTENDED_FAILS:
+        sure = one.cost.low - 1 >= _CONTENDED_FAILS or lacks_most(seen, list(one.ranks), one.late)
+        if few_cores and grown.case == "no core" and not sure:
             continue
         status: Status = "fail" if one.cost.low - 1 - one.late.natural >= FAILS else "warn"
         place = place_of(case.table, [int(seen.ranks[i]) for i in one.ranks])

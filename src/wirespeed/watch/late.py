@@ -35,7 +35,7 @@ _MOST_UNITS = 256
 """Looked at closely; the latest first."""
 _OVER_ROWS = 20
 """Rows of lateness that is over again, below which it is not told."""
-_PART = 0.4
+_PART = 0.25
 """Of the mean lateness: a level below it before the others is no part of it."""
 
 
