@@ -23,6 +23,7 @@ def last(kube: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.timeout(600)
 def test_a_check_of_two_pods_and_of_those_that_are_left(kube: Any, finding: Find) -> None:
     kube.file()
     done = kube.cli("cluster", "deploy", "demo", "--nodes", "3", timeout=BOUND_S)

@@ -379,7 +379,7 @@ def verb(ssh_lab: Any, *more: str) -> list[str]:
 
 @needs_pdsh
 def test_check_on_nodes_is_ready(ssh_lab: Any, cli: Any) -> None:
-    done = ssh_lab.run(verb(ssh_lab, "check"), timeout=300)
+    done = ssh_lab.run(verb(ssh_lab, "check", "-l", "quick"), timeout=300)
     assert done.code == 0, done.out + done.err
     run = cli.run()
     assert (run["verdict"], run["world"]["size"]) == ("READY", 3)
