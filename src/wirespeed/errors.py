@@ -15,6 +15,8 @@ terminal that shows it.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 __all__ = [
     "CannotMeasure",
@@ -91,6 +93,17 @@ class Interrupted(WirespeedError):
     """Ctrl-C or a signal from outside."""
 
     exit_code = 130
+
+
+@contextmanager
+def refused_as(
+    kind: type[WirespeedError], what: str, *, expected: str = "", next: str = ""
+) -> Iterator[None]:
+    """What the system refuses within is raised as that error: `what: Permission denied`."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}", expected=expected, next=next) from error
 
 
 # Text from elsewhere.

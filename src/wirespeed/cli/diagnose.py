@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed.cli.options import Output, argument, color_option, command, flag, option
-from wirespeed.errors import InputError, UsageError
+from wirespeed.errors import InputError, UsageError, refused_as
 from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
@@ -92,14 +92,9 @@ def _rules(files: tuple[str, ...]) -> "tuple[Rule, ...]":
 
     texts: dict[str, str | bytes] = {str(path): text for path, text in own_rule_files().items()}
     for file in files:
-        try:
+        told = {"expected": "a YAML file of rules", "next": "wirespeed diagnose --rules-schema"}
+        with refused_as(InputError, f"{file} cannot be read", **told):
             texts[file] = read_whole(Path(file), _LARGEST_RULES)
-        except OSError as error:
-            raise InputError(
-                f"{file} cannot be read: {error.strerror or error}",
-                expected="a YAML file of rules",
-                next="wirespeed diagnose --rules-schema",
-            ) from error
     if not texts:
         return all_rules()
     from wirespeed.diagnose.rule_file import with_own

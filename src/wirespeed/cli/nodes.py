@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed.cli.options import argument, command, group, option, send_option, store_option
-from wirespeed.errors import InputError, NothingRan, UsageError, harmless
+from wirespeed.errors import InputError, NothingRan, UsageError, harmless, refused_as
 
 if TYPE_CHECKING:
     from wirespeed.fleet.lemons import Judged
@@ -337,13 +337,8 @@ def _imported(jobs: Sequence[Any], told: "Sequence[Accounted]") -> str:
 def _read(file: str) -> str:
     from wirespeed.node.reading import read_whole
 
-    try:
+    expected, again = "the output of sacct --parsable2", "wirespeed nodes import-jobs --help"
+    with refused_as(InputError, f"cannot read {file}", expected=expected, next=again):
         if file == "-":
             return sys.stdin.buffer.read(_LARGEST_FILE).decode(errors="replace")
         return read_whole(Path(file), _LARGEST_FILE, pipes=True).decode(errors="replace")
-    except OSError as error:
-        raise InputError(
-            f"cannot read {file}: {error.strerror or error}",
-            expected="the output of sacct --parsable2",
-            next="wirespeed nodes import-jobs --help",
-        ) from error

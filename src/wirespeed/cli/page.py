@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from wirespeed.errors import StorageError, UsageError
+from wirespeed.errors import StorageError, UsageError, refused_as
 from wirespeed.model.units import format_size
 
 if TYPE_CHECKING:
@@ -175,10 +175,8 @@ def timeline_of(folder: Path) -> Mapping[str, Any] | None:
 def write_whole(file: str, data: bytes, *, next: str = "", quiet: bool = False) -> None:
     """Write a file whole or not at all, and say so on stderr. StorageError where it cannot."""
     path = Path(file)
-    try:
+    with refused_as(StorageError, f"cannot write {path}", next=next):
         _replace(path, data)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}", next=next) from error
     if not quiet:
         click.echo(f"wrote {path} ({format_size(len(data))})", err=True)
 

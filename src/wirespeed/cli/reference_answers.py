@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from wirespeed.cli.options import told_by
 from wirespeed.cli.page import table_lines
-from wirespeed.errors import InputError, UsageError
+from wirespeed.errors import InputError, UsageError, refused_as
 from wirespeed.model.records import Measurement, Run, ToldShape
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
 from wirespeed.node.reading import read_whole
@@ -324,11 +324,8 @@ def figures_in(file: str, name: str | None) -> tuple[list[Figure], str]:
     """Of a CSV, and what the set is called."""
     path = Path(file)
     try:
-        text = read_whole(path, _LARGEST_FILE, pipes=True).decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(
-            f"cannot read {file}: {error.strerror or error}", expected="a table of figures"
-        ) from error
+        with refused_as(InputError, f"cannot read {file}", expected="a table of figures"):
+            text = read_whole(path, _LARGEST_FILE, pipes=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not text", expected="CSV in UTF-8") from error
     called = name or path.stem

@@ -21,7 +21,7 @@ from wirespeed.cli.options import (
 )
 from wirespeed.cli.run_filters import chosen, moment, run_filters
 from wirespeed.cli.sending import send
-from wirespeed.errors import InputError, UsageError
+from wirespeed.errors import InputError, UsageError, refused_as
 from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
@@ -346,17 +346,13 @@ def _name(file: str) -> str:
 def _read(file: str) -> bytes:
     from wirespeed.node.reading import read_whole
 
-    try:
+    expected = "the output of one test"
+    with refused_as(InputError, f"cannot read {_name(file)}", expected=expected):
         if file != "-":
             return read_whole(Path(file), _LARGEST_FILE, pipes=True)
         data = sys.stdin.buffer.read(_LARGEST_FILE + 1)
-    except OSError as error:
-        raise InputError(
-            f"cannot read {_name(file)}: {error.strerror or error}",
-            expected="the output of one test",
-        ) from error
     if len(data) > _LARGEST_FILE:
-        raise InputError(f"{_name(file)} is larger than 256 MiB", expected="the output of one test")
+        raise InputError(f"{_name(file)} is larger than 256 MiB", expected=expected)
     return data
 
 

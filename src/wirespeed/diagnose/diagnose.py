@@ -289,7 +289,6 @@ def _broken_off(log: str, how: str) -> Finding:
 
 _ONE_ONLY = ("number of channels",)
 """What differs by communicator: who says several things is of several, and is not compared."""
-_Said = Mapping[str, frozenset[str]]
 
 
 def disagreements(facts: Iterable[Seen]) -> list[Finding]:

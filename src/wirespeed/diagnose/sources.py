@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, refused_as
 
 # Bytes of a log from wherever they come: unpacked, opened once where they can be read only once.
 #
@@ -308,13 +308,9 @@ class Source:
 
     def open(self) -> Stream:
         """Unpacked, whatever it is packed with. Raises InputError where it cannot be read."""
-        try:
+        expected = "a log, or a folder of logs"
+        with refused_as(InputError, f"{self.name} cannot be read", expected=expected):
             return unpacked(self._raw(), self._refuse)
-        except OSError as error:
-            raise InputError(
-                f"{self.name} cannot be read: {error.strerror or error}",
-                expected="a log, or a folder of logs",
-            ) from error
 
     def parts(self, size: int) -> Iterator[bytes]:
         """Its first `size` bytes in pieces; of a pickle, which `open` refuses, too."""

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from wirespeed import __version__
-from wirespeed.errors import StorageError
+from wirespeed.errors import StorageError, refused_as
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.lasting_records import Soak
 from wirespeed.model.records import Finding, Run, Verdict, World
@@ -156,14 +156,10 @@ class RunFolder:
 
 
 def _guard(path: Path, command: str, action: Callable[[], _T]) -> _T:
-    try:
+    expected = "a folder that can be written, with room for the run"
+    again = f"{ELSEWHERE} wirespeed {command}"
+    with refused_as(StorageError, f"cannot write {path}", expected=expected, next=again):
         return action()
-    except OSError as error:
-        raise StorageError(
-            f"cannot write {path}: {error.strerror or error}",
-            expected="a folder that can be written, with room for the run",
-            next=f"{ELSEWHERE} wirespeed {command}",
-        ) from error
 
 
 def _new_folder(stamp: str, run_id: str | None, command: str) -> Path:

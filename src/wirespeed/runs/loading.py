@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, refused_as
 from wirespeed.model.codec import validated
 from wirespeed.model.records import Run
 from wirespeed.node.reading import read_whole
@@ -46,11 +46,10 @@ def _rebuilt(folder: Path, header: Run | None, why: str) -> Run:
 def read_document(path: Path) -> Run:
     """The run in a JSON file; InputError when it is none."""
     try:
-        text = read_whole(path, LARGEST, links=path.name != "run.json").decode()
+        with refused_as(InputError, f"cannot read {path}"):
+            text = read_whole(path, LARGEST, links=path.name != "run.json").decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text", expected="a run as JSON") from error
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     return validated(Run, jsontext.parse(text, source=str(path)), source=str(path))
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirespeed.errors import InputError, StorageError, UsageError
+from wirespeed.errors import InputError, StorageError, UsageError, refused_as
 from wirespeed.model.codec import to_json, validated
 from wirespeed.model.records import Run
 from wirespeed.node.reading import read_whole
@@ -56,24 +56,18 @@ class NamedFiles:
 
     def names(self) -> list[str]:
         """Sorted; files that nobody can have written here are left out."""
-        try:
+        with refused_as(StorageError, f"cannot read {self.home}"):
             found = sorted(self.home.glob(f"*{self.suffix}"))
-        except OSError as error:
-            raise StorageError(f"cannot read {self.home}: {error.strerror or error}") from error
         return [path.stem for path in found if _NAME.fullmatch(path.stem)]
 
     def write(self, name: str, text: str) -> Path:
         """Put it in place of what was there, whole or not at all."""
         path = self.path(name)
-        try:
+        expected = "a folder that can be written, with room for the file"
+        again = f"{ELSEWHERE} {self.again}"
+        with refused_as(StorageError, f"cannot write {path}", expected=expected, next=again):
             private_folder(self.folder)
             write_whole(path, text.encode())
-        except OSError as error:
-            raise StorageError(
-                f"cannot write {path}: {error.strerror or error}",
-                expected="a folder that can be written, with room for the file",
-                next=f"{ELSEWHERE} {self.again}",
-            ) from error
         return path
 
     def read(self, name: str) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirespeed.errors import InputError, StorageError, UsageError, WirespeedError
+from wirespeed.errors import InputError, StorageError, UsageError, WirespeedError, refused_as
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Run
 from wirespeed.runs import unsent
@@ -87,10 +87,8 @@ def remove_folder(path: Path) -> Path:
             expected="the id of a stored run",
             next=RUNS_LIST,
         )
-    try:
+    with refused_as(StorageError, f"cannot remove {path}"):
         shutil.rmtree(path)
-    except OSError as error:
-        raise StorageError(f"cannot remove {path}: {error.strerror or error}") from error
     return path
 
 

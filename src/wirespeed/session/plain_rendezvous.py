@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from wirespeed.errors import WorldError
+from wirespeed.errors import WorldError, refused_as
 from wirespeed.node.callers import serve_callers
 from wirespeed.node.identity import Identity
 from wirespeed.node.secret import Seal
@@ -88,17 +88,12 @@ def find_rendezvous(identity: Identity, timeout_s: float, seal: Seal) -> Rendezv
 def _listen(port: int) -> socket.socket:
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
-    try:
+    what = f"rank 0 on {socket.gethostname()} cannot listen at MASTER_PORT {port}"
+    told = {"expected": "a port that nobody else listens at", "next": f"ss -ltnp 'sport = :{port}'"}
+    with refused_as(WorldError, what, **told):
         listener = socket.create_server(
             ("", port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
         )
-    except OSError as error:
-        raise WorldError(
-            f"rank 0 on {socket.gethostname()} cannot listen at MASTER_PORT {port}: "
-            f"{error.strerror or error}",
-            expected="a port that nobody else listens at",
-            next=f"ss -ltnp 'sport = :{port}'",
-        ) from error
     with contextlib.suppress(OSError):  # a wish only
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES)
     return listener

@@ -24,8 +24,6 @@ _MOST_WAITING = 1024
 _PIECE = 64 << 10
 """Bytes that are handed over at once: the next piece waits until the reader has taken this one."""
 
-Query = Mapping[str, str]
-
 
 class Answer(Response):
     """Sent in pieces, so that slow readers of large pages share one copy of them."""

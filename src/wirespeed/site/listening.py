@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.errors import CannotMeasure, UsageError, refused_as
 
 BACKLOG = 256
 _LONGEST_SOCKET = 107
@@ -56,14 +56,10 @@ def parse_listen(text: str) -> Place:
 
 def bound(place: Place) -> socket.socket:
     """A socket that listens there; CannotMeasure where nobody may, or somebody does already."""
-    try:
+    where = place.path or f"{place.host}:{place.port}"
+    again = "--listen 127.0.0.1:0 takes a free port"
+    with refused_as(CannotMeasure, f"cannot listen on {where}", next=again):
         return _bound_file(Path(place.path)) if place.path else _bound_address(place)
-    except OSError as error:
-        where = place.path or f"{place.host}:{place.port}"
-        raise CannotMeasure(
-            f"cannot listen on {where}: {error.strerror or error}",
-            next="--listen 127.0.0.1:0 takes a free port",
-        ) from error
 
 
 def address_of(listener: socket.socket, *, tls: bool) -> str:

@@ -9,7 +9,7 @@ import socket
 import time
 from typing import Protocol
 
-from wirespeed.errors import CannotMeasure
+from wirespeed.errors import CannotMeasure, refused_as
 from wirespeed.watchdog import protocol
 
 _HELLO_BOUND_S = 10.0
@@ -130,15 +130,11 @@ class Server:
 
     def listen(self, host: str, port: int) -> int:
         """Open the port (0: the kernel chooses) and return it. Raises CannotMeasure."""
-        try:
+        expected = "an address of this machine and a free port (0 lets the kernel choose)"
+        told = {"expected": expected, "next": "ip -brief address"}
+        with refused_as(CannotMeasure, f"cannot listen on {host}:{port}", **told):
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
             self._door = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        except OSError as error:
-            raise CannotMeasure(
-                f"cannot listen on {host}:{port}: {error.strerror or error}",
-                expected="an address of this machine and a free port (0 lets the kernel choose)",
-                next="ip -brief address",
-            ) from error
         self._door.setblocking(False)
         self._selector.register(self._door, selectors.EVENT_READ)
         return int(self._door.getsockname()[1])

@@ -15,7 +15,7 @@ from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.kube import Refused, exit_code, finding_of, kubectl_of, patient
 from wirespeed.clusters.manifests.render import as_yaml
 from wirespeed.clusters.operations.nccl_tests import Ended, environment_of, manifests, run_tests
-from wirespeed.errors import InputError, Interrupted, StorageError, UsageError
+from wirespeed.errors import InputError, Interrupted, StorageError, UsageError, refused_as
 from wirespeed.model.records import Finding, Run, ToldShape, World
 from wirespeed.node.redact import redact_words
 from wirespeed.reference.shape import gpu_listed
@@ -175,10 +175,8 @@ def _completed(
 def _store(run: Run, log: str) -> Path:
     """The run's folder, and in it what the launcher printed; the path of that."""
     path = save(run) / "logs" / "launcher.log"
-    try:
+    with refused_as(StorageError, f"cannot write {path}"):
         write_whole(path, log.encode())
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
     return path
 
 

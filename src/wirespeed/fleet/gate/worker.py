@@ -19,7 +19,7 @@ import msgspec
 
 from wirespeed import __version__
 from wirespeed.checks.registry import tell
-from wirespeed.errors import StorageError, WirespeedError
+from wirespeed.errors import StorageError, WirespeedError, refused_as
 from wirespeed.fleet.gate import look
 from wirespeed.fleet.gate.decision import (
     Act,
@@ -70,14 +70,12 @@ def recall(node: str) -> Kept:
 
 def keep(node: str, kept: Kept) -> None:
     """StorageError where it cannot be written."""
-    try:
+    told = {
+        "expected": "a folder that can be written",
+        "next": "WIRESPEED_HOME=/var/lib/wirespeed wirespeed gate …",
+    }
+    with refused_as(StorageError, f"the gate of {node} cannot remember this call", **told):
         write_whole(private_folder(_FOLDER) / f"{node}.json", msgspec.json.encode(kept))
-    except OSError as error:
-        raise StorageError(
-            f"the gate of {node} cannot remember this call: {error.strerror or error}",
-            expected="a folder that can be written",
-            next="WIRESPEED_HOME=/var/lib/wirespeed wirespeed gate …",
-        ) from error
 
 
 STAGGER_S = 1.0

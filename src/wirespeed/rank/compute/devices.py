@@ -17,8 +17,6 @@ T = TypeVar("T")
 Fire = Callable[[], object]
 
 _BEAT_S = 0.2
-_QUEUED_S = 0.2
-"""Work that waits on a GPU at most, so that the watchdog sees progress."""
 
 
 @dataclass(frozen=True, slots=True)

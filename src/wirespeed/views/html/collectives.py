@@ -148,7 +148,6 @@ def _reference(one: ReferenceFigure, factor: float, sizes: Sequence[int]) -> Fig
     }
 
 
-_IN_A_LINE = "each operation in a line"
 _GRADED = "what figures were graded against; share: 1 is as good, more is better"
 _UNWRAPPED = Style(width=100_000)
 _BUSBW_NOTE = "Medians; whiskers are their 95 % intervals."
