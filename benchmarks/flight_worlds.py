@@ -185,8 +185,8 @@ class Rank:
         if self.world.fault == "ends":
             dump(self.folder, self.rank)
             os._exit(1)
-        if self.world.fault == ELSEWHERE:
-            group, size = dist.group.WORLD, self.world.ranks
+        if self.world.fault == ELSEWHERE and (whole := dist.group.WORLD) is not None:
+            group, size = whole, self.world.ranks
         if self.world.odd == "all_gather":
             dist.all_gather([torch.empty_like(data) for _ in range(size)], data, group=group)
         elif self.world.odd == "broadcast":

@@ -16,12 +16,6 @@ from wirespeed.runs.named_files import (
 )
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):  # type: ignore[no-untyped-def]
-    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 def a_run(id: str = "7f3c0000") -> Run:
     world = usual.world(usual.node(), size=1)
     return usual.run(id=id, command="bench", world=world, config={"odd": float("inf")})

@@ -10,12 +10,6 @@ from wirespeed.errors import InputError, StorageError, UsageError
 from wirespeed.runs.named_files import NamedFiles
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 def files(**changes: object) -> NamedFiles:
     fields: dict[str, object] = {
         "folder": "things",
