@@ -16,8 +16,6 @@ from wirespeed.lab import Lab
 pytestmark = [pytest.mark.system, pytest.mark.quiet]
 
 BOUND_S = 150.0
-RATE = "150mbit"
-"""Of a slow link: a step of the job then takes a third of a second, nearly all of it for the link."""
 # It ends without the interpreter's last steps, in which gloo of torch 2.13 aborts now and then
 # ("terminate called without an active exception"): in 6 of 40 jobs not watched, in 3 of 40 watched.
 JOB = """
@@ -66,7 +64,7 @@ def watched(lab: Lab, home: Path) -> dict[str, Any]:
 
 
 def test_the_node_behind_a_shaped_link_is_named(lab: Lab, tmp_path: Path) -> None:
-    lab.slow("node-2", RATE)
+    lab.slow("node-2", "50mbit")
     run = watched(lab, tmp_path)
     lab.heal("node-2")
     failed = [one for one in run["findings"] if one["status"] == "fail"]
@@ -90,7 +88,7 @@ def test_a_launch_over_ssh_is_watched(
     job.write_text(JOB)
     hosts = ("--hosts", "node-0,node-1,node-2,node-3", "--with", f"config={ssh_lab.config}")
     command = (sys.executable, "-m", "wirespeed", "launch", "--on", "ssh", "--watch", *hosts, *how)
-    ssh_lab.lab.slow("node-2", RATE)
+    ssh_lab.lab.slow("node-2", "50mbit")
     done = ssh_lab.run([*command, "--", sys.executable, str(job)])
     ssh_lab.lab.heal("node-2")
     assert done.code == 0, done.err
