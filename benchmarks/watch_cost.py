@@ -1,13 +1,12 @@
 """What a watch costs the job that is watched: CPU time of a step, step time, memory, bytes on the wire.
 
-Four gloo ranks, five strategies (benchmarks/watched_job.py), and DDP of wider layers for longer steps.
-*Hooks*: what rank 0's training thread computes more in blocks of four steps with hooks than in those
-without beside them. *Thread*: CPU time of the thread that tells, by step. *Together*: both as a share
-of the step, which is what the job loses where ranks have no core to spare. *Time*: the same blocks by
+Four gloo ranks, five strategies (benchmarks/watched_job.py). *Hooks*: what rank 0's training thread
+computes more in steps with hooks than in those without beside them, every other one. *Thread*: CPU time of the thread that tells, by step. *Together*: both as a share
+of the step, which is what the job loses where ranks have no core to spare. *Time*: the same steps by
 the clock. *Whole*: `launch --watch` against `launch`, runs in turns, which also counts the session on
 this machine. Goals: 1.005 of the step, 50 MB and 1 KB/s a rank; the same losses, to the bit.
 
-Run: python benchmarks/watch_cost.py [--pairs 6] [--steps 600]
+Run: python benchmarks/watch_cost.py [--pairs 6] [--steps 1000]
 """
 
 import argparse
@@ -22,14 +21,23 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from watched_job import STRATEGIES
 from wirespeed.launchers.rank_wrapper import rank_variables
 from wirespeed.launchers.watch_relay import WatchRelay
 from wirespeed.process import free_port
 from wirespeed.statistics import median_interval
 
 JOB = Path(__file__).with_name("watched_job.py")
-WIDTHS = 192, 768, 1536
+JOBS = (
+    ("ddp", 1024),
+    ("fsdp", 192),
+    ("zero1", 1024),
+    ("tpdp", 1024),
+    ("loop", 512),
+    ("ddp", 192),
+    ("zero1", 192),
+)
+"""Strategy and width of its layers: steps of about 100 ms, and two of 16 to 30 ms, where a share of the
+same microseconds is the largest."""
 RANKS, WARM_UP, BOUND_S = 4, 32, 300.0
 Told = dict[str, Any]
 
@@ -37,24 +45,21 @@ Told = dict[str, Any]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=6, help="runs with and without; 0: hooks only")
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=1000)
     asked = parser.parse_args()
     sys.stdout.write(
         "| job | step | hooks, µs a step | thread, µs a step | together | time | KB/s a rank "
         "| whole | memory | losses |\n|---|---|---|---|---|---|---|---|---|---|\n"
     )
-    jobs = [(strategy, WIDTHS[0]) for strategy in STRATEGIES] + [
-        ("ddp", wide) for wide in WIDTHS[1:]
-    ]
-    for strategy, wide in jobs:
-        steps = str(asked.steps if wide == WIDTHS[0] else asked.steps // 3)
-        words = ["--strategy", strategy, "--steps", steps, "--wide", str(wide), "--pause", "5"]
+    for strategy, wide in JOBS:
+        words = ["--strategy", strategy, "--steps", str(asked.steps), "--wide", str(wide)]
+        words += ["--pause", "5"]
         told, rate = _hooks([*words, "--turns"])
         pairs = [_pair(words) for _ in range(asked.pairs)]
         memory = median(on["rss"] - off["rss"] for on, off in pairs) / 1e6 if pairs else 0.0
         same = all(on["losses"] == off["losses"] for on, off in pairs)
         sys.stdout.write(
-            f"| {strategy} | {_step_s(told) * 1e3:.0f} ms | {_costs(told)} | {rate / 1e3:.2f} "
+            f"| {strategy} {wide} | {_step_s(told) * 1e3:.0f} ms | {_costs(told)} | {rate / 1e3:.2f} "
             f"| {_interval([_step_s(on) / _step_s(off) for on, off in pairs])} "
             f"| {memory:.0f} MB | {'same' if same else 'OTHERS'} |\n"
         )

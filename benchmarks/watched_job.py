@@ -30,7 +30,7 @@ STRATEGIES = ("ddp", "fsdp", "zero1", "tpdp", "loop")
 SLOW = ("sleep", "compute", "neighbour", "data", "gc", "checkpoint", "skew", "now-and-then")
 HANGS = ("stop", "interpreter", "loader", "other", "early")
 BATCH = 24
-_WARM_UP, _BLOCK = 32, 4
+_WARM_UP, _BLOCK = 32, 1
 Step = Callable[[torch.Tensor], float]
 
 

@@ -94,8 +94,7 @@ def _timed(original: Any, phase: str) -> Any:
     def timed(*args: Any, **kwargs: Any) -> Any:
         if RANK.thread != _ident():
             return original(*args, **kwargs)
-        begin = now()
-        note((phase, begin, RANK.look(begin) if waits else -1.0))
+        note((phase, now(), -1.0))
         try:
             return original(*args, **kwargs)
         finally:
@@ -137,8 +136,7 @@ def _backward(original: Any, engine: Any) -> Any:
 
     def computed() -> None:
         if rank.thread == _ident():
-            begin = now()
-            note(("sync", begin, rank.look(begin)))
+            note(("sync", now(), -1.0))
 
     def begins(_: Any) -> None:
         nonlocal armed
@@ -146,10 +144,13 @@ def _backward(original: Any, engine: Any) -> Any:
             armed = False
             safely(engine.queue_callback, computed)
 
-    def over(loss: Any, unhook: Callable[[], None] | None) -> None:
-        end = now()
+    def begun(tensors: Any) -> Any:
+        loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
         if _is_bad(loss):
-            note(("bad", end))
+            note(("bad", 0.0))
+        return _hook_loss(loss, hooks) if armed else None
+
+    def over(end: float, unhook: Callable[[], None] | None) -> None:
         if rank.ends_backward:
             rank.end("-backward", end)
         else:
@@ -167,13 +168,12 @@ def _backward(original: Any, engine: Any) -> Any:
             return original(tensors, *args, **kwargs)
         within, armed = True, rank.communicates and not _compiles_autograd()
         note(("backward", now(), -1.0))
-        loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-        unhook = safely(_hook_loss, loss, hooks) if armed else None
+        unhook = safely(begun, tensors)
         try:
             return original(tensors, *args, **kwargs)
         finally:
             within = armed = False
-            safely(over, loss, unhook)
+            safely(over, now(), unhook)
 
     return _like(backward, original)
 
@@ -195,8 +195,9 @@ def _hook_loss(loss: Any, hooks: dict[int, Any]) -> Any:
     if type(loss) not in _PLAIN or loss._backward_hooks is not None:
         return loss.register_hook(hooks[0]).remove
     loss._backward_hooks = hooks
-    if loss.grad_fn is not None:
-        loss.grad_fn._register_hook_dict(loss)
+    node = loss.grad_fn
+    if node is not None:
+        node._register_hook_dict(loss)
     return lambda: setattr(loss, "_backward_hooks", None)
 
 

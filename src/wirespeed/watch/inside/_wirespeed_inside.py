@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.util
+import math
 import os
 import sys
 import threading
@@ -19,8 +20,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Callable
 
-_SOON_S, _WELL_S = 5e-3, 5e-2
-"""A look at the kernel's account takes up to 10 µs: none is taken so soon after another where the rank
+_SOON_S, _WELL_S = 1e-2, 5e-2
+"""A look at the kernel's account takes 20 to 35 µs of a training with cold caches: none is taken so soon after another where the rank
 lacks cores, and where it has enough."""
 _MOST_EVENTS = 200_000
 """That wait for the thread that tells: the oldest are lost where it does not come."""
@@ -39,8 +40,8 @@ class Rank:
         """Why nothing more is noted: a fault of ours."""
         self.communicates = False
         """Whether there are other ranks that a backward may wait for."""
-        self.lacks_cores = False
-        """So that it is looked at within waits, too, whether there was none to go on."""
+        self.look_every_s = math.inf
+        """Seconds between looks within waits, whether there was no core to go on; inf: none."""
         self.ends_backward = False
         """A step is a backward."""
         self.events: deque[tuple[Any, ...]] = deque(maxlen=_MOST_EVENTS)
@@ -64,11 +65,12 @@ class Rank:
 
     def look(self, at: float) -> float:
         """Seconds that the thread had no core by then; negative: it is not looked at."""
-        return self._ready.total(at, _SOON_S) if self.lacks_cores else -1.0
+        every_s = self.look_every_s
+        return self._ready.total(at, max(every_s, _SOON_S)) if every_s < math.inf else -1.0
 
     def end(self, what: str, at: float, by: int = 0) -> None:
         """Of what may end a step."""
-        lacked = self._ready.total(at, _SOON_S if self.lacks_cores else _WELL_S)
+        lacked = self._ready.total(at, _SOON_S if self.look_every_s < math.inf else _WELL_S)
         self.events.append((what, at, lacked, by, time.thread_time()))
 
     def step_by_hand(self) -> None:

@@ -8,6 +8,7 @@ wait for their last buckets.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Iterable, NamedTuple
 
 STEP, BLOCKED, DATA, FORWARD, BACKWARD, OPTIMIZER, CHECKPOINT, GC, CPU, WAITED, LOAD = range(11)
@@ -37,7 +38,7 @@ _MOST_SPANS = 400
 _MOST_NESTED = 64
 _FIRST_SAMPLED = 8
 _LACKS, _SMOOTH = 0.02, 0.1
-"""Share of a step without a core, smoothed over ten, from which on waits are looked at, too."""
+"""Share of a step without a core from which on waits are looked at, too; both smoothed over ten steps."""
 _UNKNOWN = -1.0
 
 Event = tuple[Any, ...]
@@ -77,12 +78,14 @@ class Steps:
         """(step, its begin, row) of steps that ended and were not taken yet."""
         self.anchor = 0
         """Identity of the optimizer that ends steps."""
-        self.lacks_cores = False
+        self.look_every_s = math.inf
+        """Seconds between looks at the kernel's account within waits: two a step; none where there are
+        cores enough."""
         self.bad_loss = -1
         """Step of the first loss that is no number."""
         self.sample_every = 1 << 30
         """Steps with a number that it divides are sampled, the same on all ranks: a power of two;
-        and 8, 32, 128 and so on, so that short jobs have some, too."""
+        and 8, 128 and so on, so that short jobs have some, too."""
         self.sampled: tuple[int, float, list[tuple[str, float, float]]] | None = None
         """(step, its begin, its (phase, begin, end)) of the last step that was sampled."""
         self._spans: list[tuple[str, float, float]] | None = None
@@ -91,7 +94,7 @@ class Steps:
         self._bad = False
         self._apart = 0.0
         self._cpu = self._lacked = _UNKNOWN
-        self._looked_at = self._waiting = self._lacks = 0.0
+        self._looked_at = self._waiting = self._lacks = self._typical_s = 0.0
         self._fresh(begin)
 
     @property
@@ -206,14 +209,15 @@ class Steps:
         row[STEP] = end - self._begin
         row[CPU], self._cpu = _grown(self._cpu, cpu), cpu
         self._lacks += _SMOOTH * (max(row[WAITED], 0.0) / max(row[STEP], 1e-9) - self._lacks)
-        self.lacks_cores = self._lacks > _LACKS
+        self._typical_s += _SMOOTH * (row[STEP] - self._typical_s)
+        self.look_every_s = self._typical_s / 2 if self._lacks > _LACKS else math.inf
         if len(self.told) < _MOST_ROWS:
             self.told.append((self.number, self._begin, row))
         if self._spans is not None:
             self.sampled, self._spans = (self.number, self._begin, self._spans), None
         self.number += 1
         power = self.number.bit_length() if not self.number & (self.number - 1) else 0
-        alone = self.number >= _FIRST_SAMPLED and power % 2 == 0 < power
+        alone = self.number >= _FIRST_SAMPLED and power % 4 == 0 < power
         if alone or self.number % self.sample_every == 0:
             self._spans = []
         self._fresh(end)

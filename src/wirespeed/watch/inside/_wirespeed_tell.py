@@ -109,7 +109,7 @@ class _Teller:
         """What the training thread has noted becomes steps."""
         rank, steps = self._rank, self._steps
         steps.take([rank.events.popleft() for _ in range(len(rank.events))])
-        rank.lacks_cores, rank.ends_backward = steps.lacks_cores, steps.boundary == "backward"
+        rank.look_every_s, rank.ends_backward = steps.look_every_s, steps.boundary == "backward"
 
     def end(self) -> None:
         """The process ends: what is left is told."""
