@@ -1,10 +1,11 @@
 """What a watch costs the job that is watched: CPU time of a step, step time, memory, bytes on the wire.
 
 Four gloo ranks, five strategies (benchmarks/watched_job.py). *Hooks*: what rank 0's training thread
-computes more in steps with hooks than in those without beside them, every other one. *Thread*: CPU time of the thread that tells, by step. *Together*: both as a share
-of the step, which is what the job loses where ranks have no core to spare. *Time*: the same steps by
-the clock. *Whole*: `launch --watch` against `launch`, runs in turns, which also counts the session on
-this machine. Goals: 1.005 of the step, 50 MB and 1 KB/s a rank; the same losses, to the bit.
+computes more in steps with hooks than in those without beside them, every other one. *Thread*: CPU
+time of the thread that tells, by step. *Together*: both as a share of the step, which is what the job
+loses where ranks have no core to spare. *Time*: the same steps by the clock. *Whole*: `launch --watch`
+against `launch`, runs in turns, which also counts the session on this machine. Goals: 1.005 of the
+step, 50 MB and 1 KB/s a rank; the same losses, to the bit.
 
 Run: python benchmarks/watch_cost.py [--pairs 6] [--steps 1000]
 """

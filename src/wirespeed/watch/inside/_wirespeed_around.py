@@ -144,12 +144,6 @@ def _backward(original: Any, engine: Any) -> Any:
             armed = False
             safely(engine.queue_callback, computed)
 
-    def begun(tensors: Any) -> Any:
-        loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-        if _is_bad(loss):
-            note(("bad", 0.0))
-        return _hook_loss(loss, hooks) if armed else None
-
     def over(end: float, unhook: Callable[[], None] | None) -> None:
         if rank.ends_backward:
             rank.end("-backward", end)
@@ -168,7 +162,7 @@ def _backward(original: Any, engine: Any) -> Any:
             return original(tensors, *args, **kwargs)
         within, armed = True, rank.communicates and not _compiles_autograd()
         note(("backward", now(), -1.0))
-        unhook = safely(begun, tensors)
+        unhook = safely(_begun, tensors, hooks if armed else None)
         try:
             return original(tensors, *args, **kwargs)
         finally:
@@ -176,6 +170,14 @@ def _backward(original: Any, engine: Any) -> Any:
             safely(over, now(), unhook)
 
     return _like(backward, original)
+
+
+def _begun(tensors: Any, hooks: dict[int, Any] | None) -> Any:
+    """A backward: what takes its hooks away again."""
+    loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
+    if _is_bad(loss):
+        RANK.events.append(("bad", 0.0))
+    return _hook_loss(loss, hooks) if hooks else None
 
 
 def _compiles_autograd() -> bool:

@@ -21,8 +21,8 @@ from contextlib import suppress
 from typing import Any, Callable
 
 _SOON_S, _WELL_S = 1e-2, 5e-2
-"""A look at the kernel's account takes 20 to 35 µs of a training with cold caches: none is taken so soon after another where the rank
-lacks cores, and where it has enough."""
+"""A look at the kernel's account takes 20 to 35 µs of a training, whose caches are cold for it: none is
+taken so soon after another where the rank lacks cores, and where it has enough."""
 _MOST_EVENTS = 200_000
 """That wait for the thread that tells: the oldest are lost where it does not come."""
 

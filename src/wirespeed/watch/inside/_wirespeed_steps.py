@@ -38,7 +38,7 @@ _MOST_SPANS = 400
 _MOST_NESTED = 64
 _FIRST_SAMPLED = 8
 _LACKS, _SMOOTH = 0.02, 0.1
-"""Share of a step without a core from which on waits are looked at, too; both smoothed over ten steps."""
+"""Share of a step without a core from which on waits are looked at, too; smoothed over ten steps."""
 _UNKNOWN = -1.0
 
 Event = tuple[Any, ...]
