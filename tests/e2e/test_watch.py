@@ -89,10 +89,19 @@ def test_what_holds_a_rank_up_is_told(cli: Any, fault: str, id: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["stop", "interpreter", "loader", "other", "early"])
-def test_a_hang_is_named_while_it_lasts(cli: Any, fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "ranks", "strategy"),
+    [
+        ("stop", "3", "ddp"),
+        ("interpreter", "3", "ddp"),
+        ("loader", "3", "ddp"),
+        ("other", "4", "tpdp"),  # whose ranks wait for each other in groups of two
+        ("early", "3", "ddp"),
+    ],
+)
+def test_a_hang_is_named_while_it_lasts(cli: Any, fault: str, ranks: str, strategy: str) -> None:
     words = ("--fault", fault, "--rank", "1", "--from", "30", "--steps", "60")
-    running = cli.start(*LAUNCH, "3", "--", *job(*words))
+    running = cli.start(*LAUNCH, ranks, "--", *job("--strategy", strategy, *words))
     named = re.compile(r"rank 1 .*(?:WATCH-008|WATCH-009)$", re.MULTILINE)
     until = time.monotonic() + BOUND_S
     while not named.search(running.err()) and time.monotonic() < until:
