@@ -2,7 +2,8 @@
 
 Fleets are simulated: devices of a product differ by a lognormal spread, each figure of a device by a
 noise of its own. The verdict is that of `checks/compute_rates.py`, on the figures that `check -l long`
-takes of a GPU. Then one device, held against its own past alone. Run it as
+takes of a GPU. Then devices that are held against their own past alone: one; two and eight that all
+become faster and slower together from run to run. Run it as
 
     python benchmarks/compute_verdicts.py [DEVICES]
 
@@ -22,6 +23,8 @@ from wirespeed.plan import ComputeWork
 SLOWER = 0.95
 DEVICES = 20_000
 """Healthy ones of each row of the table, at least."""
+SPREAD = 0.01
+"""Between devices that are held against their own past."""
 INTERVAL = 0.003
 """Half width of a figure's own 95 % interval."""
 
@@ -36,28 +39,47 @@ def main() -> None:
         for spread, noise in ((0.002, 0.002), (0.005, 0.005), (0.01, 0.003)):
             row(count, spread, noise, max(1, wanted // count))
 
-    print(f"{'runs':>8} {'noise':>7} {'nights':>8} {'accused':>8} {'5 % slower found':>17}")
-    for runs in (5, 10, 30):
-        for noise in (0.002, 0.005, 0.01, 0.03):
-            nights(runs, noise, max(1, wanted // 10))
+    print(
+        f"{'devices':>8} {'together':>8} {'runs':>6} {'noise':>7} {'nights':>8} {'accused':>8} "
+        f"{'5 % slower found':>17}"
+    )
+    for devices, together in ((1, 0.0), (2, 0.03), (8, 0.03)):
+        for runs in (5, 10, 30):
+            for noise in (0.002, 0.005, 0.01, 0.03):
+                nights(devices, together, runs, noise, max(1, wanted // 10 // devices))
 
 
-def nights(runs: int, noise: float, count: int) -> None:
-    """One device against its own past, whose figures differ so much from run to run."""
-    draw = Random(f"{runs} {noise}")
-    told = [0, 0]
+def nights(devices: int, together: float, runs: int, noise: float, count: int) -> None:
+    """Devices against their own past, whose figures differ so much from run to run, and all alike."""
+    draw = Random(f"{devices} {runs} {noise}")
+    accused = found = 0
     for _ in range(count):
-        past = [Compute(rates=one_night(noise, draw)) for _ in range(runs)]
-        earlier = [run_of(one) for one in past]
-        for slower, factor in enumerate((1.0, SLOWER)):
-            now = Compute(rates=one_night(noise, draw, factor))
-            findings = fast_findings(now, partial(list, earlier))
-            told[slower] += any(one.status in ("warn", "fail") for one in findings)
-    print(f"{runs:>8} {noise:>7.1%} {count:>8,} {told[0]:>8} {told[1] / count:>17.1%}", flush=True)
+        usual = [draw.lognormvariate(0, SPREAD) for _ in range(devices)]
+        night = partial(one_night, usual, together, noise, draw)
+        earlier = [run_of(night()) for _ in range(runs)]
+        for slower in (1.0, SLOWER):
+            findings = fast_findings(night(slower), partial(list, earlier))
+            names = {one.subject.name for one in findings if one.status in ("warn", "fail")}
+            found += slower < 1 and "n0" in names
+            accused += len(names - {"n0"} if slower < 1 else names)
+    print(
+        f"{devices:>8} {together:>8.1%} {runs:>6} {noise:>7.1%} {count:>8,} {accused:>8} "
+        f"{found / count:>17.1%}",
+        flush=True,
+    )
 
 
-def one_night(noise: float, draw: Random, factor: float = 1.0) -> tuple[ComputeRate, ...]:
-    return tuple(figure("n0", work, factor * draw.lognormvariate(0, noise)) for work in works())
+def one_night(
+    usual: list[float], together: float, noise: float, draw: Random, slower: float = 1.0
+) -> Compute:
+    """slower: of the first device."""
+    alike, rates = draw.lognormvariate(0, together), []
+    for number, own in enumerate(usual):
+        factor = alike * own * (1.0 if number else slower)
+        rates += [
+            figure(f"n{number}", work, factor * draw.lognormvariate(0, noise)) for work in works()
+        ]
+    return Compute(rates=tuple(rates))
 
 
 def run_of(compute: Compute) -> Run:

@@ -21,14 +21,14 @@ WARM_UP, CALLS = 20, 400
 def timed(size_bytes: int, buffers: int = 1, calls: int = CALLS) -> float:
     """Median seconds of the slowest rank."""
     tensors = [torch.zeros(size_bytes // 4) for _ in range(buffers)]
-    times = []
-    for call in range(WARM_UP + calls):
+    times, warm_up = [], max(WARM_UP, buffers)
+    for call in range(warm_up + calls):
         tensor = tensors[call % buffers]
         dist.barrier()
         begin = perf_counter()
         dist.all_reduce(tensor)
         times.append(perf_counter() - begin)
-    slowest = torch.tensor(times[WARM_UP:], dtype=torch.float64)
+    slowest = torch.tensor(times[warm_up:], dtype=torch.float64)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
     return float(median(slowest.tolist()))
 

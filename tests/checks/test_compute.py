@@ -178,6 +178,9 @@ def test_fewer_cores_are_no_slow_device() -> None:
 def test_of_two_devices_only_a_large_difference_tells() -> None:
     assert fast(rate("a"), rate("b", 660))["COMP-004"][0].status == "pass"
     assert fast(rate("a"), rate("b", 600))["COMP-004"][0].subject.name == "b"
+    others = [rate(host, dtype=dtype) for host in "ab" for dtype in ("float16", "float32")]
+    found = fast(rate("a"), rate("b", 600), *others)["COMP-004"]
+    assert [one.status for one in found] == ["pass"], "what is slow is so at more than one thing"
 
 
 def test_a_busy_machine_is_not_judged() -> None:
@@ -200,6 +203,31 @@ def test_a_lone_device_is_held_against_its_own_past() -> None:
     assert "6 earlier runs" in one.title
     injected = tuple(replace(run, config={"inject": ["slow:rank=0"]}) for run in past)
     assert fast(rate(tera=660), past=injected)["COMP-004"][0].status == "not_checked"
+
+
+def weather(changes: float, *shares: float) -> Compute:
+    """Devices that become faster and slower together."""
+    return Compute(rates=tuple(rate(f"n{i}", 600 * changes * s) for i, s in enumerate(shares)))
+
+
+def test_what_changes_all_devices_alike_hides_none_that_is_slower_than_it_was_beside_them() -> None:
+    draw = Random(1)
+
+    def one_night(*shares: float, changes: float = 0.0) -> Finding:
+        now = weather(changes or draw.uniform(0.95, 1.05), *shares)
+        usual = (1, 0.97, 1.01, 1)[: len(shares)]
+        before = (weather(draw.uniform(0.95, 1.05), *usual) for _ in range(12))
+        past = [replace(earlier(1), compute=one) for one in before]
+        return next(f for f in fast_findings(now, lambda: past) if f.id == "COMP-004")
+
+    for _ in range(20):
+        assert one_night(1, 0.97, 1.01, 1).status == "pass"
+        found = one_night(1, 0.97 * 0.95, 1.01, 1)
+        assert (found.status, found.subject.name) == ("warn", "n1")
+        said = "0.950 of what it was beside the same devices in 12 earlier runs"
+        assert any(said in line for line in found.evidence)
+    assert one_night(1, 0.97 * 0.95, changes=0.98).subject.name == "n1"
+    assert one_night(1.05, 0.97, changes=1.0).status == "pass", "the other one is faster"
 
 
 def test_a_device_that_stays_slow_is_told_every_night() -> None:

@@ -24,12 +24,13 @@ SPREAD = 0.01
 """Relative deviation between healthy devices of a product that is expected at least."""
 FALSE_ALARMS = 0.0005
 """Of a healthy device over all of its figures."""
-_FIGURES = 24
-"""About so many figures has a device that are each held against two things."""
+_FIGURES, _AGAINST = 12, 3
+"""About so many figures has a device, each held against others, its own past and its usual share."""
 FAIL_BELOW = 0.8
 """Of the median: a job that waits for it loses a fifth."""
 FEW, FEW_BELOW = 4, 0.9
-"""So many devices tell a spread; of fewer one is slow below this share of the best only."""
+"""So many devices tell a spread; of fewer one is slow below this share of the best only, in the middle
+of its figures of that kind (products, or memory), too."""
 LEAST_RUNS = 5
 """Of a device's own past from which on it counts."""
 NOISY = 0.04
@@ -110,7 +111,7 @@ class Fleet:
         What made some of them slow may come again, so that none is left out; and so few tell their
         deviation badly: it is widened as Student's t is wider than a normal distribution out there.
         """
-        count, sure = len(rates), 1 - 2 * FALSE_ALARMS / _FIGURES
+        count, sure = len(rates), 1 - 2 * FALSE_ALARMS / (_FIGURES * _AGAINST)
         wider = student_t(sure, count - 1) / NormalDist().inv_cdf((1 + sure) / 2)
         spread = stdev(map(math.log, rates)) * wider * math.sqrt(1 + 1 / count)
         return Fleet(median(rates), max(SPREAD, spread), count)
@@ -153,19 +154,28 @@ def _slow(rates: Sequence[ComputeRate], earlier: Iterable[Sequence[ComputeRate]]
     groups: dict[_Key, dict[_Who, ComputeRate]] = defaultdict(dict)
     for one in fit:
         groups[_key(one)][one.host, one.device] = one
+    before = _earlier(earlier, groups.keys())
+    compared = [case for key, group in groups.items() for case in _compared(group, before[key])]
+    few: dict[tuple[str, str, bool], list[float]] = defaultdict(list)
+    for one, rate, _, fleet in compared:
+        if fleet.count < FEW:
+            few[_kind(one)].append(rate / fleet.middle)
     found: dict[_Who, list[tuple[Slow, ComputeRate, str]]] = defaultdict(list)
-    compared, before = 0, _earlier(earlier, groups.keys())
-    for key, group in groups.items():
-        for one, what, fleet in _compared(group, before[key]):
-            compared += 1
-            if slow := judged(one.own_per_second, fleet, 2 * len(groups), one.own_spread):
-                found[one.host, one.device].append((slow, one, what))
+    for one, rate, what, fleet in compared:
+        slow = judged(rate, fleet, _AGAINST * len(groups), one.own_spread)
+        if slow and (fleet.count >= FEW or median(few[_kind(one)]) <= FEW_BELOW):
+            found[one.host, one.device].append((slow, one, what))
     if found:
         return [_told(cases) for cases in found.values()]
     if not compared:
         return [tell("COMP-004", "alone", one=fit[0], figure=fit[0].text(fit[0].own_per_second))]
     devices = counted(len({(one.host, one.device) for one in fit}), "device")
-    return [tell("COMP-004", "good", devices=devices, figures=compared, left=_left(timed, fit))]
+    return [tell("COMP-004", "good", devices=devices, figures=len(compared), left=_left(timed, fit))]
+
+
+def _kind(one: ComputeRate) -> tuple[str, str, bool]:
+    """A device's products, or what it moves."""
+    return one.host, one.device, one.computes
 
 
 def _left(timed: Sequence[ComputeRate], fit: Sequence[ComputeRate]) -> str:
@@ -175,31 +185,58 @@ def _left(timed: Sequence[ComputeRate], fit: Sequence[ComputeRate]) -> str:
 
 def _earlier(
     earlier: Iterable[Sequence[ComputeRate]], keys: Iterable[_Key]
-) -> dict[_Key, dict[_Who, list[float]]]:
-    """Rates of earlier runs: by what was done, then by device."""
-    found: dict[_Key, dict[_Who, list[float]]] = {key: defaultdict(list) for key in keys}
+) -> dict[_Key, list[dict[_Who, float]]]:
+    """Rates of earlier runs: by what was done, a run after the other, by device."""
+    found: dict[_Key, list[dict[_Who, float]]] = {key: [] for key in keys}
     for run in earlier:
+        rates: dict[_Key, dict[_Who, float]] = defaultdict(dict)
         for one in run:
             if _judgeable(one) and (key := _key(one)) in found:
-                found[key][one.host, one.device].append(one.own_per_second)
+                rates[key][one.host, one.device] = one.own_per_second
+        for key, by_device in rates.items():
+            found[key].append(by_device)
     return found
 
 
 def _compared(
-    group: Mapping[_Who, ComputeRate], before: Mapping[_Who, Sequence[float]]
-) -> Iterator[tuple[ComputeRate, str, Fleet]]:
-    """Each rate with what it is held against: other devices now or earlier, and its own past."""
+    group: Mapping[_Who, ComputeRate], before: Sequence[Mapping[_Who, float]]
+) -> Iterator[tuple[ComputeRate, float, str, Fleet]]:
+    """Each device with what it is held against: others now or earlier, its own past, its usual share."""
     now = {who: one.own_per_second for who, one in group.items()}
-    every = {who: median(rates) for who, rates in before.items()} | now
-    fleet = Fleet.of(every.values())
+    past: dict[_Who, list[float]] = defaultdict(list)
+    for run in before:
+        for who, rate in run.items():
+            past[who].append(rate)
+    fleet = Fleet.of(({who: median(rates) for who, rates in past.items()} | now).values())
+    alike = [run for run in before if len(now) > 1 and run.keys() == now.keys()]
     for who, one in group.items():
+        rate = now[who]
         if fleet.count > 1:
             what = "median" if fleet.count >= FEW else "best"
-            yield one, f"the {what} of {fleet.count} devices of its product", fleet
-        own = before.get(who, ())
-        if len(own) >= LEAST_RUNS:
-            what = f"the median of its own {len(own)} earlier runs"
-            yield one, what, Fleet.of_past(own)
+            yield one, rate, f"the {what} of {fleet.count} devices of its product", fleet
+        if len(past[who]) >= LEAST_RUNS:
+            what = f"the median of its own {len(past[who])} earlier runs"
+            yield one, rate, what, Fleet.of_past(past[who])
+        if len(alike) >= LEAST_RUNS and _lost_itself(who, now, past):
+            what = f"what it was beside the same devices in {len(alike)} earlier runs"
+            yield one, _share(who, now), what, Fleet.of_past([_share(who, run) for run in alike])
+
+
+def _share(who: _Who, rates: Mapping[_Who, float]) -> float:
+    """Of the median of the others, which worked in the same minutes: what slows or speeds up all devices
+    alike, such as a processor's clock, does not change it."""
+    return rates[who] / median(rate for other, rate in rates.items() if other != who)
+
+
+def _lost_itself(
+    who: _Who, now: Mapping[_Who, float], past: Mapping[_Who, Sequence[float]]
+) -> bool:
+    """Whether a share that fell is its own loss: beside one or two others, these may have become faster,
+    such as by a repair."""
+    usual = {other: median(past[other]) for other in now}
+    own = now[who] / usual[who]
+    others = own * _share(who, usual) / _share(who, now)
+    return len(now) >= FEW or own * others < 1
 
 
 def _told(cases: Sequence[tuple[Slow, ComputeRate, str]]) -> Finding:

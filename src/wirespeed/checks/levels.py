@@ -90,7 +90,7 @@ def compute_plan(level: str, only: frozenset[str]) -> ComputePlan | None:
     time_s, prove_s, sustain_s = _COMPUTE[level]
     by_kind = products_on("cpu"), products_on("gpu")
     products, firsts = (*by_kind[0], *by_kind[1]), tuple(some[0] for some in by_kind)
-    rates = products + tuple(
+    rates = (*products, ComputeWork(op="chain", on="cpu")) + tuple(
         ComputeWork(op=op, on=on) for on in ("cpu", "gpu") for op in (*MEMORY, *COPIES[on])
     )
     wanted = {

@@ -161,7 +161,7 @@ def _loads(run: Run) -> Iterator[tuple[FigureKind, Sequence[str], Sequence[Any],
 def _of_device(one: ComputeRate) -> Figure:
     """Seconds of so much work as a GPU does in one, by time of its own."""
     low, high = (one.own_per_second * (1 + side * one.own_spread) for side in (-1, 1))
-    bytes_moved = one.own_per_second if one.op != "gemm" else 0.0
+    bytes_moved = 0.0 if one.computes else one.own_per_second
     return Figure(
         log=math.log(_UNIT / one.own_per_second),
         within=_error(low, high, NormalDist().inv_cdf(0.975)),

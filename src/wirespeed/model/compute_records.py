@@ -11,6 +11,7 @@ from wirespeed.model.units import format_bandwidth
 
 ComputeOp = Literal[
     "gemm",
+    "chain",
     "copy",
     "triad",
     "numa",
@@ -50,15 +51,16 @@ class ComputeRate(OfDevice):
     """How fast one device did one thing."""
 
     op: ComputeOp
-    """`gemm`: matrix product; `copy` and `triad` (a = b + 2 c) within the device's own memory; `numa`:
-    copy from the next NUMA node; `h2d`, `d2h`: from and to pinned memory of the host, or pageable;
-    `both_ways`: both at once; `peer`: to the next GPU."""
+    """`gemm`: matrix product; `chain`: running sum on a core, which follows its clock; `copy` and `triad`
+    (a = b + 2 c) within the device's own memory; `numa`: copy from the next NUMA node; `h2d`, `d2h`:
+    from and to pinned memory of the host, or pageable; `both_ways`: both at once; `peer`: to the next
+    GPU."""
     size_bytes: Count = 0
     """Of one array of each core, or of the GPU; 0 for products."""
     together: bool = False
     """Whether all devices of the world were at it, or of each node only one at a time."""
     per_second: NotNegative = 0.0
-    """Operations a second of products (two a multiply-add), else bytes a second, read and written ones
+    """Operations a second of products (two a multiply-add) and sums, else bytes a second, read and written ones
     added up (of what crosses a link: bytes that crossed); by the wall clock, median of the samples."""
     low: NotNegative = 0.0
     """Lower end of its 95 % interval."""
@@ -67,8 +69,8 @@ class ComputeRate(OfDevice):
     samples: Count = 0
     """How many samples."""
     own_per_second: NotNegative = 0.0
-    """The same by the time that the cores were ours, which other programs do not lower; of GPUs
-    `per_second`. This is what is compared."""
+    """The same by the time that the cores were ours, which other programs do not lower, in the best
+    tenth of the samples; of GPUs `per_second`. This is what is compared."""
     own_spread: NotNegative = 0.0
     """Half width of its 95 % interval, relative to it."""
     own_share: Share = 1.0
@@ -101,9 +103,14 @@ class ComputeRate(OfDevice):
         """What tells two of one operation apart: the shape, or the bytes."""
         return self.shape or self.size_bytes
 
+    @property
+    def computes(self) -> bool:
+        """Whether its rate counts operations, and not bytes."""
+        return self.op in ("gemm", "chain")
+
     def text(self, per_second: float) -> str:
         """`812 TFLOP/s` of products (`TOP/s` of whole numbers), `3020 GB/s` of what moves bytes."""
-        if self.op != "gemm":
+        if not self.computes:
             return format_bandwidth(per_second)
         prefix, scale = ("T", 1e12) if per_second >= 1e12 else ("G", 1e9)
         digits = max(0, 2 - len(str(int(per_second / scale))) + 1)

@@ -11,6 +11,7 @@ from wirespeed.views.text import NOTHING, Grid, counted
 
 OPERATIONS = {
     "gemm": "product",
+    "chain": "running sum",
     "copy": "copy in its memory",
     "triad": "triad in its memory",
     "numa": "from the next NUMA node (of one: its own)",

@@ -53,6 +53,18 @@ def test_a_rate_is_operations_over_seconds_of_the_cores() -> None:
     assert told.slowest == "core 0"
 
 
+def test_a_running_sum_counts_additions() -> None:
+    told = timed(worker(), ComputeWork(op="chain", on="cpu"))
+    assert told.own_per_second > 1e7, "and no bytes"
+    assert told.text(1.3e9) == "1.30 GFLOP/s"
+
+
+def test_what_slows_a_core_down_now_and_then_is_not_its_own_rate() -> None:
+    unit, often, once = worker().unit, [70.0] * 15 + [100.0] * 5, [70.0] * 19 + [100.0]
+    assert (module.own_rate(unit, often), module._spread(unit, often)) == (100, 0)
+    assert module._spread(unit, once) > 0.2, "one sample alone is not sure"
+
+
 def test_buffers_are_gone_when_the_next_ones_are_made() -> None:
     def large() -> int:
         return sum(

@@ -26,6 +26,8 @@ _OF_FREE = 0.25
 """Share of the free memory that the arrays of all devices of a node may take."""
 _ELEMENT_BYTES = 12
 """Of an operand while it is made at most: float32 and float64, or int64 and twice int8."""
+_CHAIN = 1 << 17
+"""Numbers of a running sum: with their sums they lie in a core's own cache."""
 _Pair = tuple[torch.Tensor, torch.Tensor]
 """Source and target."""
 _NUMBERS = 1021
@@ -53,6 +55,9 @@ def job_for(
     if work.op == "gemm":
         with arithmetic(work.dtype, device.torch_device):
             yield _product(device, work, free, seed)
+        return
+    if work.op == "chain":
+        yield _chain(device)
         return
     arrays = 3 if work.op == "triad" else 4 if work.op == "both_ways" else 2
     size = work.size_bytes or _size(unit, device, cache, work.op)
@@ -87,6 +92,19 @@ def _product(device: Device, work: ComputeWork, free: int, seed: int) -> Job:
         return lambda: multiply(a, b, out)
 
     return Job(device.each(bound), 2.0 * rows * columns * inner, 0, None)
+
+
+def _chain(device: Device) -> Job:
+    """Running sums: each addition waits for the one before, so that their rate follows a core's clock.
+
+    What shares the core, its caches or its memory hardly changes it.
+    """
+
+    def bound(_: int) -> Fire:
+        numbers, sums = torch.ones(_CHAIN), torch.empty(_CHAIN)
+        return lambda: torch.cumsum(numbers, 0, out=sums)
+
+    return Job(device.each(bound), float(_CHAIN), 0, None)
 
 
 def _triad(device: Device, count: int) -> Job:

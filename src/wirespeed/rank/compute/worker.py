@@ -140,7 +140,7 @@ class Worker:
         """What the turn came to."""
         job, turn, figures = self._job, self._turn, dict[str, Any]()
         if job is not None and turn.walls:
-            figures = felt.told() | _figures(turn) | _slowest(self.unit, turn)
+            figures = felt.told() | _figures(self.unit, turn) | _slowest(self.unit, turn)
             figures |= {"size_bytes": job.size_bytes, "peak": _peak(self.unit, work)}
             figures["cores"] = len(self.unit.cpus)
             figures["wrong"] = self._answer(job.wrong) if job.wrong else None
@@ -207,7 +207,7 @@ class Worker:
         self._place.tick()
 
 
-def _figures(turn: _Turn) -> dict[str, Any]:
+def _figures(unit: Unit, turn: _Turn) -> dict[str, Any]:
     ends, owns = median_interval(turn.walls), turn.owns
     every = [one for lanes in turn.lanes for one in lanes]
     wall, own = sum(one.wall_s for one in every), sum(one.own_s for one in every)
@@ -216,15 +216,32 @@ def _figures(turn: _Turn) -> dict[str, Any]:
         "low": ends.low,
         "high": ends.high,
         "samples": len(owns),
-        "own_per_second": median(owns),
-        "own_spread": relative_half_width(owns) if len(owns) >= LEAST_SAMPLES else 1.0,
+        "own_per_second": own_rate(unit, owns),
+        "own_spread": _spread(unit, owns) if len(owns) >= LEAST_SAMPLES else 1.0,
         "own_share": min(1.0, own / wall),
         "call": median(one.wall_s / one.calls for one in every),
     }
     third = len(owns) // 3
     if third and sum(max(one.wall_s for one in lanes) for lanes in turn.lanes) >= _HELD_S:
-        found["held"] = median(owns[-third:]) / median(owns[:third])
+        found["held"] = own_rate(unit, owns[-third:]) / own_rate(unit, owns[:third])
     return found
+
+
+def own_rate(unit: Unit, rates: Sequence[float]) -> float:
+    """A GPU's median; of cores what the best tenth of the samples reach.
+
+    Neighbours on a physical core, caches and memory that others fill, and a host that takes time only
+    ever slow a core down.
+    """
+    return median(rates) if unit.kind == "gpu" else sorted(rates)[-1 - len(rates) // 10]
+
+
+def _spread(unit: Unit, rates: Sequence[float]) -> float:
+    """About the half width of its 95 % interval, relative to it."""
+    if unit.kind == "gpu":
+        return relative_half_width(rates)
+    ordered = sorted(rates)
+    return (ordered[-1] - ordered[-1 - len(rates) // 5]) / 2 / own_rate(unit, rates)
 
 
 def _slowest(unit: Unit, turn: _Turn) -> dict[str, Any]:
@@ -232,7 +249,7 @@ def _slowest(unit: Unit, turn: _Turn) -> dict[str, Any]:
     if len(unit.cpus) < 2:
         return {}
     by_lane = zip(*turn.lanes, strict=True)
-    rates = [median(one.calls / one.own_s for one in lane) for lane in by_lane]
+    rates = [own_rate(unit, [one.calls / one.own_s for one in lane]) for lane in by_lane]
     lane = min(range(len(rates)), key=rates.__getitem__)
     return {"slowest": f"core {unit.cpus[lane]}", "slowest_share": rates[lane] / median(rates)}
 
