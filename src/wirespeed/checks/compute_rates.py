@@ -35,6 +35,8 @@ LEAST_RUNS = 5
 """Of a device's own past from which on it counts."""
 NOISY = 0.04
 """Half width of a rate's interval from which on it is not judged."""
+SURE = 0.01
+"""Half width up to which it counts as a past: what was less sure would hide what is slow."""
 BUSY = 0.5
 """Share of the time that a device's cores must be ours for its rate to be judged."""
 NEAR_PEAK, NEAR_PEAK_BY_POWER = 0.5, 0.3
@@ -170,7 +172,9 @@ def _slow(rates: Sequence[ComputeRate], earlier: Iterable[Sequence[ComputeRate]]
     if not compared:
         return [tell("COMP-004", "alone", one=fit[0], figure=fit[0].text(fit[0].own_per_second))]
     devices = counted(len({(one.host, one.device) for one in fit}), "device")
-    return [tell("COMP-004", "good", devices=devices, figures=len(compared), left=_left(timed, fit))]
+    return [
+        tell("COMP-004", "good", devices=devices, figures=len(compared), left=_left(timed, fit))
+    ]
 
 
 def _kind(one: ComputeRate) -> tuple[str, str, bool]:
@@ -191,7 +195,8 @@ def _earlier(
     for run in earlier:
         rates: dict[_Key, dict[_Who, float]] = defaultdict(dict)
         for one in run:
-            if _judgeable(one) and (key := _key(one)) in found:
+            sure = _judgeable(one) and one.own_spread <= SURE
+            if sure and (key := _key(one)) in found:
                 rates[key][one.host, one.device] = one.own_per_second
         for key, by_device in rates.items():
             found[key].append(by_device)
@@ -207,7 +212,9 @@ def _compared(
     for run in before:
         for who, rate in run.items():
             past[who].append(rate)
-    fleet = Fleet.of(({who: median(rates) for who, rates in past.items()} | now).values())
+    every = {who: median(rates) for who, rates in past.items()} | now
+    # Few tell nothing of how rates change from one time to another.
+    fleet = Fleet.of((every if len(every) >= FEW else now).values())
     alike = [run for run in before if len(now) > 1 and run.keys() == now.keys()]
     for who, one in group.items():
         rate = now[who]

@@ -90,9 +90,9 @@ def compute_plan(level: str, only: frozenset[str]) -> ComputePlan | None:
     time_s, prove_s, sustain_s = _COMPUTE[level]
     by_kind = products_on("cpu"), products_on("gpu")
     products, firsts = (*by_kind[0], *by_kind[1]), tuple(some[0] for some in by_kind)
-    rates = (*products, ComputeWork(op="chain", on="cpu")) + tuple(
-        ComputeWork(op=op, on=on) for on in ("cpu", "gpu") for op in (*MEMORY, *COPIES[on])
-    )
+    moved = [(op, on) for on in ("cpu", "gpu") for op in (*MEMORY, *COPIES[on])]
+    chain = ComputeWork(op="chain", on="cpu")
+    rates = (*products, chain, *(ComputeWork(op=op, on=on) for op, on in moved))
     wanted = {
         name: not only or bool(only & ids)
         for name, ids in (("prove", _PROVE), ("rate", _RATE), ("sustain", _SUSTAIN))

@@ -51,17 +51,18 @@ class ComputeRate(OfDevice):
     """How fast one device did one thing."""
 
     op: ComputeOp
-    """`gemm`: matrix product; `chain`: running sum on a core, which follows its clock; `copy` and `triad`
-    (a = b + 2 c) within the device's own memory; `numa`: copy from the next NUMA node; `h2d`, `d2h`:
-    from and to pinned memory of the host, or pageable; `both_ways`: both at once; `peer`: to the next
-    GPU."""
+    """`gemm`: matrix product; `chain`: running sum on a core, which follows its clock; `copy` and
+    `triad` (a = b + 2 c) within the device's own memory; `numa`: copy from the next NUMA node; `h2d`,
+    `d2h`: from and to pinned memory of the host, or pageable; `both_ways`: both at once; `peer`: to the
+    next GPU."""
     size_bytes: Count = 0
     """Of one array of each core, or of the GPU; 0 for products."""
     together: bool = False
     """Whether all devices of the world were at it, or of each node only one at a time."""
     per_second: NotNegative = 0.0
-    """Operations a second of products (two a multiply-add) and sums, else bytes a second, read and written ones
-    added up (of what crosses a link: bytes that crossed); by the wall clock, median of the samples."""
+    """Operations a second of products (two a multiply-add) and sums, else bytes a second, read and
+    written ones added up (of what crosses a link: bytes that crossed); by the wall clock, median of the
+    samples."""
     low: NotNegative = 0.0
     """Lower end of its 95 % interval."""
     high: NotNegative = 0.0
