@@ -30,12 +30,16 @@ STRATEGIES = ("ddp", "fsdp", "zero1", "tpdp", "loop")
 SLOW = ("sleep", "compute", "neighbour", "data", "gc", "checkpoint", "skew", "now-and-then")
 HANGS = ("stop", "interpreter", "loader", "other", "early")
 BATCH = 24
+_NEIGHBOURS = 7
+"""More than ranks share the other core of two: a rank's share of its own is smaller then."""
 _WARM_UP, _BLOCK = 32, 1
 Step = Callable[[torch.Tensor], float]
 
 
 def main() -> None:
     asked = _arguments()
+    if asked.fault == "neighbour":
+        _share_cores(asked.rank)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
@@ -154,12 +158,10 @@ class _Fault:
             dist.all_gather([torch.zeros(3) for _ in range(dist.get_world_size())], torch.zeros(3))
 
     def _crowd(self) -> None:
-        """Two programs want the core that this rank may use."""
-        core = min(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {core})
+        """Other programs want the core that this rank has for itself."""
         loop = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
         words = [sys.executable, "-c", loop, str(os.getpid())]
-        self._neighbours = [subprocess.Popen(words) for _ in range(2)]
+        self._neighbours = [subprocess.Popen(words) for _ in range(_NEIGHBOURS)]
 
     def over(self) -> None:
         for one in self._neighbours:
@@ -179,6 +181,12 @@ class _Fault:
             while time.perf_counter() < until:
                 with tempfile.TemporaryFile() as file:
                     torch.save({"batch": torch.zeros(1 << 18)}, file)
+
+
+def _share_cores(alone: int) -> None:
+    """One rank has a core for itself: who takes it takes no other rank's. These have the rest."""
+    first, *rest = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {first} if int(os.environ["RANK"]) == alone else rest or {first})
 
 
 def _burn(seconds: float) -> None:
