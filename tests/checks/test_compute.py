@@ -230,6 +230,14 @@ def test_what_changes_all_devices_alike_hides_none_that_is_slower_than_it_was_be
     assert one_night(1.05, 0.97, changes=1.0).status == "pass", "the other one is faster"
 
 
+def test_devices_that_lie_close_together_by_luck_accuse_none_that_is_as_noisy_as_ever() -> None:
+    draw, now = Random(3), weather(1, 1, 1.001, 0.999, 1.002, 0.998, 0.93)
+    nights = [weather(1, *(draw.lognormvariate(0, 0.03) for _ in range(6))) for _ in range(8)]
+    past = [replace(earlier(1), compute=one) for one in nights]
+    assert fast(*now.rates)["COMP-004"][0].subject.name == "n5"
+    assert fast(*now.rates, past=tuple(past))["COMP-004"][0].status == "pass"
+
+
 def test_a_device_that_stays_slow_is_told_every_night() -> None:
     past, told = [earlier(700 + i) for i in range(6)], []
     for night in range(12):

@@ -8,8 +8,8 @@ often that accuses a good one (benchmarks/compute_verdicts.py).
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import NormalDist, median, stdev
+from dataclasses import dataclass, replace
+from statistics import NormalDist, fmean, median, stdev, variance
 
 from wirespeed.checks.compute import node_of, place_of
 from wirespeed.checks.registry import absent, tell
@@ -215,6 +215,8 @@ def _compared(
     every = {who: median(rates) for who, rates in past.items()} | now
     # Few tell nothing of how rates change from one time to another.
     fleet = Fleet.of((every if len(every) >= FEW else now).values())
+    if fleet.count >= FEW:
+        fleet = replace(fleet, spread=max(fleet.spread, math.hypot(SPREAD, _noise(before))))
     alike = [run for run in before if len(now) > 1 and run.keys() == now.keys()]
     for who, one in group.items():
         rate = now[who]
@@ -227,6 +229,21 @@ def _compared(
         if len(alike) >= LEAST_RUNS and _lost_itself(who, now, past):
             what = f"what it was beside the same devices in {len(alike)} earlier runs"
             yield one, _share(who, now), what, Fleet.of_past([_share(who, run) for run in alike])
+
+
+def _noise(before: Sequence[Mapping[_Who, float]]) -> float:
+    """Relative deviation of a device's rate from run to run, beside that of the others; 0: not known.
+
+    Eight devices of one run tell badly how far healthy ones lie apart: their noise is known from before.
+    """
+    shares: dict[_Who, list[float]] = defaultdict(list)
+    for run in before:
+        if len(run) >= FEW:
+            middle = median(run.values())
+            for who, rate in run.items():
+                shares[who].append(math.log(rate / middle))
+    known = [variance(one) for one in shares.values() if len(one) >= LEAST_RUNS]
+    return math.sqrt(fmean(known)) if known else 0.0
 
 
 def _share(who: _Who, rates: Mapping[_Who, float]) -> float:
