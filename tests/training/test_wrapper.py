@@ -35,6 +35,7 @@ def _cases(strategy: str, rank: int) -> dict[str, Any]:
 
 def _module(rank: int, kind: str = "plain") -> Any:
     import torch
+
     from toys import TOYS
 
     torch.manual_seed(100 + rank)
@@ -311,7 +312,6 @@ def _is_late(model: Any) -> bool:
 def a_second_backward_of_a_forward_before(wrap: Any, rank: int) -> bool:
     """Overlapping strategies say so; the others simply add up."""
     from toys import loss
-
     from wirespeed.errors import UsageError
 
     model = wrap(_module(rank))

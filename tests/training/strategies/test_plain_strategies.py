@@ -54,8 +54,8 @@ def a_rank_of_three(rank: int, ranks: int) -> list[str]:
 def _differing(way: str, name: str, micro_batches: int = 1, clip: float | None = None) -> list[str]:
     import torch
     import torch.distributed as dist
-    from toys import toy
 
+    from toys import toy
     from wirespeed.training.contract import Setup
     from wirespeed.training.equivalence import Proof, differences
     from wirespeed.training.strategies.registry import build_of
