@@ -88,9 +88,10 @@ def compute_plan(level: str, only: frozenset[str]) -> ComputePlan | None:
     if level not in _COMPUTE or not selected:
         return None
     time_s, prove_s, sustain_s = _COMPUTE[level]
+    kinds: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
     by_kind = products_on("cpu"), products_on("gpu")
     products, firsts = (*by_kind[0], *by_kind[1]), tuple(some[0] for some in by_kind)
-    moved = [(op, on) for on in ("cpu", "gpu") for op in (*MEMORY, *COPIES[on])]
+    moved = [(op, on) for on in kinds for op in (*MEMORY, *COPIES[on])]
     chain = ComputeWork(op="chain", on="cpu")
     rates = (*products, chain, *(ComputeWork(op=op, on=on) for op, on in moved))
     wanted = {
