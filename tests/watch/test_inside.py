@@ -329,6 +329,21 @@ def test_another_sitecustomize_is_read_as_well(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("theirs\n", "")
 
 
+def test_any_thread_that_lacks_a_core_counts(tmp_path: Path) -> None:
+    busy = """
+import os, threading, time
+import _wirespeed_seen
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+starving = _wirespeed_seen.Starving()
+started = starving.since_last()
+work = threading.Thread(target=lambda: [sum(range(1000)) for _ in range(20_000)])
+work.start(); os.nice(1); [sum(range(1000)) for _ in range(20_000)]
+print(started >= 0, starving.since_last() > 0); work.join()
+"""
+    done = python(busy, tmp_path, WIRESPEED_WATCH="/no/such")
+    assert done.stdout.split() == ["True", "True"], done.stderr
+
+
 def test_a_program_without_torch_runs_as_ever(tmp_path: Path) -> None:
     code = "import sys; print([m for m in sys.modules if 'wirespeed' in m], sys.meta_path[0])"
     watched = python(code, tmp_path, WIRESPEED_WATCH=str(tmp_path / "no"))

@@ -7,7 +7,7 @@ from watch_simulator import IDS, Fault, Job, simulate, subject
 from wirespeed.model.records import Finding
 from wirespeed.model.watch_records import Traffic
 from wirespeed.watch.judge import Judged, judge
-from wirespeed.watch.steps import COLUMNS, MemoryUse, StepTable
+from wirespeed.watch.steps import COLUMNS, RankUse, StepTable
 
 
 def judged(job: Job, seed: int = 1) -> Judged:
@@ -113,8 +113,8 @@ def test_what_was_not_seen_is_said() -> None:
 
 def test_memory_that_grows_and_a_loss_that_is_no_number() -> None:
     table = simulate(Job(ranks=4, steps=200), 1)
-    table.memory = [
-        MemoryUse(rank, step, 100_000_000 + (rank == 2) * step * 1_000_000)
+    table.use = [
+        RankUse(rank, step, 100_000_000 + (rank == 2) * step * 1_000_000)
         for rank in range(4)
         for step in range(0, 200, 5)
     ]
@@ -124,6 +124,25 @@ def test_memory_that_grows_and_a_loss_that_is_no_number() -> None:
     assert "rank 2 on node-0 grows by 953.7 MiB each" in found["WATCH-010"].title
     assert found["WATCH-012"].subject.name == "rank 3"
     assert "since step 119" in found["WATCH-012"].title
+
+
+def test_whose_threads_lack_cores_since_all_wait_is_named() -> None:
+    job = Job(ranks=4, steps=200, faults=(Fault(kind="change", step=60),))
+
+    def found(lacks: dict[int, float], since: int = 60) -> list[tuple[str, str]]:
+        table = simulate(job, 1)
+        table.use = [
+            RankUse(rank, step, 1 << 28, 1.0, lacks.get(rank, 0.1) if step > since else 0.1)
+            for rank in range(4)
+            for step in range(0, 200, 20)
+        ]
+        return accused(judge(table, world_size=4).findings)
+
+    assert found({2: 1.2}) == [("WATCH-001", "rank 2")]
+    nobody = [("WATCH-011", "job")]
+    assert found({}) == found({0: 1.2, 1: 1.1, 2: 1.2, 3: 0.9}) == nobody, "all lack cores alike"
+    assert found({2: 1.2}, since=-1) == nobody, "it did so before"
+    assert found({2: 1.2}, since=160) == nobody, "since later"
 
 
 def test_exposed_communication_is_told_by_group() -> None:

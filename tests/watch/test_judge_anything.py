@@ -7,7 +7,7 @@ import pytest
 
 from wirespeed.model.codec import to_json
 from wirespeed.watch.judge import judge
-from wirespeed.watch.steps import COLUMNS, LinkUse, MemoryUse, StepTable
+from wirespeed.watch.steps import COLUMNS, LinkUse, RankUse, StepTable
 
 
 def drawn(rng: np.random.Generator, ranks: int, rows: int) -> np.ndarray:
@@ -31,7 +31,7 @@ def rubbish(seed: int) -> StepTable:
         each=each,
         columns={name: drawn(rng, ranks, rows) for name in COLUMNS},
         begin_s=np.where(rng.random(rows) < 0.3, np.nan, np.cumsum(each) * 0.1),
-        memory=[MemoryUse(0, step, int(rng.integers(10**9))) for step in range(30)],
+        use=[RankUse(0, step, int(rng.integers(10**9))) for step in range(30)],
         bad_loss={0: 3},
         links=[
             LinkUse(

@@ -6,7 +6,7 @@ import pytest
 
 from watch_simulator import Job, messages, simulate
 from wirespeed.watch.step_grid import ROWS
-from wirespeed.watch.steps import COLUMNS, LinkUse, MemoryUse
+from wirespeed.watch.steps import COLUMNS, LinkUse, RankUse
 from wirespeed.watch.stream import StepStore
 
 
@@ -124,7 +124,7 @@ def test_other_kinds_are_kept_or_given_back() -> None:
         retransmits=2,
     )
     assert table.links == [use]
-    assert table.memory == [MemoryUse(1, 9, 5)]
+    assert table.use == [RankUse(1, 9, 5)]
     assert table.bad_loss == {1: 7}
     assert list(store.unseen) == ["CUDA"]
     assert store.malformed == 0
@@ -136,9 +136,9 @@ def test_points_of_memory_and_connections_are_bounded() -> None:
         send(store, k="m", r=0, s=step, rss=step)
         send(store, k="n", r=0, s=step, l=[["a", 0.5, 10, 0.001, 1]], o=1.0)
     table = store.table()
-    assert len(table.memory) <= 128
+    assert len(table.use) <= 128
     assert len(table.links) <= 128
-    assert table.memory[0].step == 0
+    assert table.use[0].step == 0
     assert sum(use.sent_bytes for use in table.links) == 10_000
     assert sum(use.retransmits for use in table.links) == 1000
 

@@ -1,12 +1,16 @@
 """Why own work is long: what a step would take without data loading, garbage collection, checkpoints
 or uneven batches; and what grew where a rank is late for none of these."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median, quantiles
 
 import numpy as np
 
 from wirespeed.watch.late import Late
 from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, median_over, others, sample
+from wirespeed.watch.steps import RankUse
 
 APART = ("data", "gc", "checkpoint")
 """Columns that are judged by themselves, in this order."""
@@ -23,6 +27,7 @@ _HALF = 0.5
 _COMPUTES = 0.3
 """Share of a delay that is CPU time: where cores are few, who computes more also waits more for one."""
 _TWICE = 2.0
+_LEAST_LOOKS, _STARVED = 3, 0.3
 _CONTENDED = 0.1
 """Share of a step that ranks wait for a core."""
 
@@ -174,6 +179,39 @@ def lacks_most(seen: OwnWork, ranks: list[int], late: Late) -> bool:
     typical = np.nan_to_num(median_over(waited, 1))
     rest = np.delete(typical, ranks)
     return late.onset is not None and bool(typical[ranks].min() >= _TWICE * rest.max(initial=0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Starved:
+    """A rank whose threads, all together, lack cores."""
+
+    rank: int
+    lacked: float
+    """Seconds a second."""
+    others: float
+    """The same of the rank that lacks most after it."""
+
+
+def starved(use: Sequence[RankUse], since: int) -> Starved | None:
+    """The one rank whose threads lack cores since a step as no other rank's do.
+
+    Where these carry its collectives, the one that trains waits in communication as all ranks do.
+    """
+    looks: dict[bool, dict[int, list[float]]] = {True: defaultdict(list), False: defaultdict(list)}
+    for one in use:
+        if one.seconds > 0:
+            looks[one.step > since][one.rank].append(one.lacked_s / one.seconds)
+    typical, before = ({r: median(some) for r, some in looks[on].items()} for on in (True, False))
+    if len(typical) < 2 or min(map(len, looks[True].values())) < _LEAST_LOOKS:
+        return None
+    rank, second = sorted(typical, key=lambda one: -typical[one])[:2]
+    found = Starved(rank, typical[rank], typical[second])
+    more = found.lacked - found.others
+    others_before = [lacked for one, lacked in before.items() if one != rank]
+    usual = before.get(rank, 0.0) - max(others_before, default=0.0)
+    lowest, highest_other = quantiles(looks[True][rank])[0], quantiles(looks[True][second])[2]
+    sure = lowest > highest_other and found.lacked >= _TWICE * found.others
+    return found if sure and more >= max(_STARVED, _TWICE * usual) else None
 
 
 def _grown(column: Matrix, ranks: list[int], late: Late) -> float:

@@ -13,7 +13,16 @@ from wirespeed.model.records import Finding, Status
 from wirespeed.model.watch_records import Gain, StepChange, Traffic, Watched
 from wirespeed.watch import telling
 from wirespeed.watch.bursts import bursts
-from wirespeed.watch.causes import Cause, causes_of, contended, growth, lacks_most, parts_of
+from wirespeed.watch.causes import (
+    Cause,
+    Starved,
+    causes_of,
+    contended,
+    growth,
+    lacks_most,
+    parts_of,
+    starved,
+)
 from wirespeed.watch.change_points import Change, events_since, levels
 from wirespeed.watch.costs import Blame, Cost, cost_of, cost_of_late, mended
 from wirespeed.watch.late import MATERIAL, Late, Units, always_late
@@ -248,13 +257,24 @@ def _judge_job(case: _Case, traffic: Sequence[Traffic]) -> None:
             )
         )
     change = job_change(seen, case.explained, seen.own)
+    hungry = _starved(case, change) if not parts else None
     if change is not None and change.change is not None:
         subject = telling.node_of(parts[0]) if parts else ("job", "job")
+        subject = ("rank", f"rank {hungry.rank}") if hungry else subject
         case.changes.append(telling.step_change(seen, change.change, *subject))
-    if change is not None and _is_told(seen, change, bool(parts)):
+    if change is not None and hungry:
+        case.findings.append(telling.starved(case.table, seen, change, hungry))
+    elif change is not None and _is_told(seen, change, bool(parts)):
         case.findings.append(telling.changed(seen, change))
     if not parts and len(seen.own) > 1 and on_host:
         case.findings.append(telling.exposed(seen, share, interval, traffic, _EXPOSED))
+
+
+def _starved(case: _Case, change: JobChange | None) -> Starved | None:
+    """Whose threads lack cores since steps of all ranks take longer."""
+    if change is None or change.change is None:
+        return None
+    return starved(case.table.use, case.seen.step_at(change.change.at))
 
 
 def _is_told(seen: OwnWork, change: JobChange, network: bool) -> bool:
@@ -265,7 +285,7 @@ def _is_told(seen: OwnWork, change: JobChange, network: bool) -> bool:
 
 
 def _of_memory(table: StepTable) -> Iterable[Finding]:
-    grown = memory_growth(table.memory)
+    grown = memory_growth(table.use)
     return [telling.memory(table, grown)] if grown else []
 
 

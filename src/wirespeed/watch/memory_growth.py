@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wirespeed.checks.soaking_trends import LEAST, slope
-from wirespeed.watch.steps import MemoryUse
+from wirespeed.watch.steps import RankUse
 
 _SET_UP = 1 / 3
 _LEAST_BYTES, _LEAST_SHARE = 16 << 20, 0.05
@@ -24,9 +24,9 @@ class Grown:
     since: int
 
 
-def memory_growth(points: Sequence[MemoryUse]) -> list[Grown]:
+def memory_growth(points: Sequence[RankUse]) -> list[Grown]:
     """Those that surely grew by 16 MiB and 5 % in the last two thirds of the time, worst first."""
-    by_rank: dict[int, list[MemoryUse]] = defaultdict(list)
+    by_rank: dict[int, list[RankUse]] = defaultdict(list)
     for point in points:
         by_rank[point.rank].append(point)
     late = {rank: some[int(len(some) * _SET_UP) :] for rank, some in by_rank.items()}
@@ -40,11 +40,11 @@ def memory_growth(points: Sequence[MemoryUse]) -> list[Grown]:
     return sorted(found, key=lambda one: -one.low)
 
 
-def _bound(some: Sequence[MemoryUse]) -> float:
+def _bound(some: Sequence[RankUse]) -> float:
     return max(_LEAST_BYTES, _LEAST_SHARE * some[0].rss_bytes)
 
 
-def _grown(some: Sequence[MemoryUse], among: int) -> Grown | None:
+def _grown(some: Sequence[RankUse], among: int) -> Grown | None:
     steps, sizes = [float(one.step) for one in some], [float(one.rss_bytes) for one in some]
     found = slope(steps, sizes, 1 - 0.1 / among)
     if found is None or found.low * (steps[-1] - steps[0]) < _bound(some):

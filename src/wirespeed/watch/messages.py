@@ -57,10 +57,14 @@ class Links(Struct, tag_field="k", tag="n", frozen=True):
     ] = field(name="l")
 
 
-class Memory(Struct, tag_field="k", tag="m", frozen=True):
+class Use(Struct, tag_field="k", tag="m", frozen=True):
+    """Resident memory, and seconds of all threads without a core in so many."""
+
     rank: _Rank = field(name="r")
     step: _Step = field(name="s")
     rss_bytes: _Bytes = field(name="rss")
+    seconds: _Seconds = field(name="o", default=0.0)
+    lacked_s: _Seconds = field(name="q", default=0.0)
 
 
 class BadLoss(Struct, tag_field="k", tag="l", frozen=True):
@@ -80,7 +84,7 @@ class Places(Struct, tag_field="k", tag="pl", frozen=True):
     ] = field(name="l")
 
 
-Message = Hello | StepRows | Links | Memory | BadLoss | Places
+Message = Hello | StepRows | Links | Use | BadLoss | Places
 _KINDS = frozenset(("hi", "s", "n", "m", "l", "pl"))
 _decode = msgspec.json.Decoder(Message).decode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode

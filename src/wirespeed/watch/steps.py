@@ -43,13 +43,18 @@ class LinkUse:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryUse:
-    """Resident memory of a rank's process."""
+class RankUse:
+    """Of a rank's process over some time."""
 
     rank: int
     step: int
     """Last step that had ended."""
     rss_bytes: int
+    """Resident memory at the end."""
+    seconds: float = 0.0
+    """Length of the time; 0: not told."""
+    lacked_s: float = 0.0
+    """Added up over its threads: ready to run, without a core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ class StepTable:
     links: list[LinkUse] = field(default_factory=list)
     addresses: dict[str, str] = field(default_factory=dict)
     """Host by address, as the ranks told it."""
-    memory: list[MemoryUse] = field(default_factory=list)
+    use: list[RankUse] = field(default_factory=list)
     """In order of steps for each rank."""
     bad_loss: dict[int, int] = field(default_factory=dict)
     """By rank: first step whose loss was no number."""

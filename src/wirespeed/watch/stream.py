@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from wirespeed.watch.messages import BadLoss, Hello, Links, Memory, Places, StepRows, read_message
+from wirespeed.watch.messages import BadLoss, Hello, Links, Places, StepRows, Use, read_message
 from wirespeed.watch.step_grid import StepGrid
-from wirespeed.watch.steps import COLUMNS, LinkUse, MemoryUse, RankPlaces, StepTable
+from wirespeed.watch.steps import COLUMNS, LinkUse, RankPlaces, RankUse, StepTable
 
 UNIT_S = 1e-5
 """Times are told in units of 10 µs."""
@@ -37,7 +37,7 @@ class StepStore:
         self.who: dict[int, Hello] = {}
         """By rank, of this launch."""
         self._links: dict[tuple[int, str], list[LinkUse]] = {}
-        self._memory: dict[int, list[MemoryUse]] = {}
+        self._use: dict[int, list[RankUse]] = {}
         self._bad_loss: dict[int, int] = {}
         self._places: dict[int, RankPlaces] = {}
         self._texts: dict[str, str] = {}
@@ -82,7 +82,7 @@ class StepStore:
         if not self._grid.put(message.rank, message.first, message.each, values, message.begin_s):
             self.malformed += 1
 
-    def _other(self, message: Links | Memory | BadLoss | Places) -> None:
+    def _other(self, message: Links | Use | BadLoss | Places) -> None:
         if isinstance(message, Places):
             at = {place: count for place, _, count in message.places}
             self._places[message.rank] = RankPlaces(message.looks, at)
@@ -93,10 +93,11 @@ class StepStore:
         rank, step = message.rank, message.step
         if isinstance(message, BadLoss):
             self._bad_loss[rank] = min(step, self._bad_loss.get(rank, step))
-        elif isinstance(message, Memory):
-            points = self._memory.setdefault(rank, [])
-            points.append(MemoryUse(rank, step, message.rss_bytes))
-            if len(points) > _most_points(len(self._memory)):
+        elif isinstance(message, Use):
+            points = self._use.setdefault(rank, [])
+            used = message.rss_bytes, message.seconds, message.lacked_s
+            points.append(RankUse(rank, step, *used))
+            if len(points) > _most_points(len(self._use)):
                 del points[1::2]
         else:
             self._add_links(message)
@@ -140,7 +141,7 @@ class StepStore:
             addresses={
                 address: hello.host for hello in self.who.values() for address in hello.addresses
             },
-            memory=[point for points in self._memory.values() for point in points],
+            use=[point for points in self._use.values() for point in points],
             bad_loss=dict(self._bad_loss),
             places=dict(self._places),
             texts=dict(self._texts),

@@ -16,7 +16,7 @@ from wirespeed.model.units import (
 )
 from wirespeed.model.watch_records import StepChange, Traffic
 from wirespeed.statistics import Interval
-from wirespeed.watch.causes import Cause, Growth
+from wirespeed.watch.causes import Cause, Growth, Starved
 from wirespeed.watch.change_points import Change
 from wirespeed.watch.costs import Cost
 from wirespeed.watch.late import Late
@@ -206,14 +206,33 @@ def network(seen: OwnWork, part: SlowPart, waits: Floats) -> Finding:
 
 
 def changed(seen: OwnWork, one: JobChange) -> Finding:
-    ratio = one.after / one.before
+    return tell("WATCH-011", one.grown, saw=_before_and_now(one), **_change(seen, one))
+
+
+def starved(table: StepTable, seen: OwnWork, one: JobChange, hungry: Starved) -> Finding:
     return tell(
-        "WATCH-011",
-        one.grown,
-        when=_since(seen, one.change) if one.change else "little by little",
-        saw=f"{format_duration(one.before)} before, {format_duration(one.after)} now",
-        cost=f"steps take {ratio:.2f} times as long, surely {min(ratio, 1 + one.low):.2f} times",
+        "WATCH-001",
+        "threads",
+        subject=Subject("rank", f"rank {hungry.rank}"),
+        who=_rank(table, hungry.rank),
+        host=table.hosts[hungry.rank] or "that host",
+        lacked=hungry.lacked,
+        others=hungry.others,
+        steps=_before_and_now(one),
+        **_change(seen, one),
     )
+
+
+def _before_and_now(one: JobChange) -> str:
+    return f"{format_duration(one.before)} before, {format_duration(one.after)} now"
+
+
+def _change(seen: OwnWork, one: JobChange) -> dict[str, str]:
+    ratio = one.after / one.before
+    return {
+        "when": _since(seen, one.change) if one.change else "little by little",
+        "cost": f"steps take {ratio:.2f} times as long, surely {min(ratio, 1 + one.low):.2f} times",
+    }
 
 
 def synchronises(place: Place, looks: int) -> Finding:

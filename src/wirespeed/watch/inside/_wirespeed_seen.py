@@ -48,6 +48,26 @@ def resident() -> int:
         return 0
 
 
+class Starving:
+    """How long threads of this process, whichever, were ready to run and had no core (schedstat)."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, int] = {}
+
+    def since_last(self) -> float:
+        """Seconds, added up over threads, since the last call; negative: the kernel does not tell."""
+        before, self._before = self._before, {}
+        for thread in os.listdir("/proc/self/task")[:_MOST_THREADS]:  # noqa: PTH208 (as below)
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                told = Path(f"/proc/self/task/{thread}/schedstat").read_text()
+                self._before[thread] = int(told.split()[1])
+        grown = sum(lacked - before.get(one, 0) for one, lacked in self._before.items())
+        return grown / 1e9 if self._before else -1.0
+
+
+_MOST_THREADS = 256
+
+
 def own_line(thread: int) -> tuple[str, int, str] | None:
     """File, line and function of the innermost call that is neither torch's nor Python's own.
 

@@ -19,6 +19,7 @@ from typing import Any, Callable
 
 from _wirespeed_seen import (
     Connections,
+    Starving,
     calls_between,
     device,
     distributed,
@@ -49,6 +50,8 @@ _SAMPLE_S, _SAMPLE_SHARE = 20.0, 3e-4
 """A step is sampled so often, or as seldom as its telling takes that share of a core: the recorder's 512
 calls take 10 ms."""
 _SAMPLED_CALLS = 150
+_SELDOM_S, _FIRST_S = 5 * PERIOD_S, 30 * PERIOD_S
+"""Connections, memory and threads without a core are told so often; the last two each second first."""
 _LINKS = 8
 """Connections that are told, the busiest."""
 _LONGEST = 60_000
@@ -81,7 +84,9 @@ class _Teller:
         self._looks = self._told_looks = 0
         self._places: dict[tuple[str, int, str], int] = {}
         self._moves, self._moved_at = -1, time.monotonic()
-        self._linked_at = time.monotonic()
+        self._linked_at = self._used_at = self._began_at = time.monotonic()
+        self._starving = Starving()
+        self._starving.since_last()
         self._bad = self._ripe = False
         self._sample_took = 0.0
         self._stacks = stack_file(self._path)
@@ -154,8 +159,10 @@ class _Teller:
             self._bad = True
             self._send(k="l", s=steps.bad_loss)
         self._tell_where(now)
-        if now - self._linked_at >= 5 * PERIOD_S:
+        if now - self._linked_at >= _SELDOM_S:
             self._tell_links(now)
+        if now - self._used_at >= _SELDOM_S or now - self._began_at < _FIRST_S:
+            self._tell_use(now)
         if len(told) > 1:
             step_s = sum(row[0] for *_, row in told) / len(told)
             seldom_s = max(_SAMPLE_S, self._sample_took / _SAMPLE_SHARE)
@@ -238,9 +245,14 @@ class _Teller:
         told.sort(key=lambda one: -one[2])
         if told:
             self._send(k="n", s=self._steps.number, o=round(seconds, 3), l=told[:_LINKS])
-        self._send(k="m", s=self._steps.number, rss=resident())
         if self._looks >= 2 * self._told_looks:
             self._tell_places()
+
+    def _tell_use(self, now: float) -> None:
+        seconds, self._used_at = now - self._used_at, now
+        lacked = self._starving.since_last()
+        told = {"o": round(seconds, 3), "q": round(lacked, 3)} if lacked >= 0 else {}
+        self._send(k="m", s=self._steps.number, rss=resident(), **told)
 
     def _tell_places(self) -> None:
         self._told_looks = self._looks
