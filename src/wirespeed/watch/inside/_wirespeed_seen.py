@@ -59,8 +59,11 @@ class Starving:
         before, self._before = self._before, {}
         for thread in os.listdir("/proc/self/task")[:_MOST_THREADS]:  # noqa: PTH208 (as below)
             with contextlib.suppress(OSError, ValueError, IndexError):
-                told = Path(f"/proc/self/task/{thread}/schedstat").read_text()
-                self._before[thread] = int(told.split()[1])
+                file = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+                try:  # in half the time of Path.read_text
+                    self._before[thread] = int(os.read(file, 80).split()[1])
+                finally:
+                    os.close(file)
         grown = sum(lacked - before.get(one, 0) for one, lacked in self._before.items())
         return grown / 1e9 if self._before else -1.0
 
