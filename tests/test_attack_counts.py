@@ -33,7 +33,9 @@ def test_harmless():
 def test_counts_of_workers_are_summed_by_kind(tmp_path: Path) -> None:
     shutil.copy(Path(__file__).parent / "conftest.py", tmp_path)
     (tmp_path / "test_it.py").write_text(TESTS)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = hostile(kind)\n")
+    helpers = Path(__file__).parent / "helpers"
+    settings = f"[pytest]\nmarkers = hostile(kind)\npythonpath = {helpers}\n"
+    (tmp_path / "pytest.ini").write_text(settings)
     words = [sys.executable, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider", "."]
     done = subprocess.run(
         words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
