@@ -12,8 +12,8 @@ from pathlib import Path
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.diagnose.flight_read import Call, Calls, Dump, Group, What
 
-_HOLDING = 16
-"""Ranks for which all others wait that are looked at; of more none stands out."""
+_HOLDING = 64
+"""Ranks of a circle that are looked at: of a longer one nobody stands out."""
 _APART_NS = 6 * 3600 * 10**9
 """Ranks of one job that hangs stop within a time-out of each other; torch's are 10 and 30 min."""
 
@@ -160,10 +160,17 @@ class Job:
     def holding(self) -> list[int]:
         """Ranks that wait themselves, for which all others wait, and without which none of these would.
 
-        Where one rank left the order of calls it is one of them.
+        Where one rank left the order of calls it is one of them. Whom a rank waits for, whom that one
+        waits for and so on ends in a circle, which it is in, or at it.
         """
-        found = [one for one in self.lacks if one in self.busy and self._holds_all(one)]
-        return sorted(one for one in found[:_HOLDING] if not self._still_stuck(one))
+        way: dict[int, None] = {}
+        rank = min(self.busy, default=None)
+        while rank is not None and rank not in way:
+            way[rank] = None
+            rank = min(self.awaits.get(rank, ()), default=None)
+        last = [*way][-1:] if rank is None else [*way][[*way].index(rank) :]
+        found = [one for one in last[:_HOLDING] if one in self.busy and self._holds_all(one)]
+        return sorted(one for one in found if not self._still_stuck(one))
 
     def _holds_all(self, rank: int) -> bool:
         return self.behind(rank) | {rank} >= self.busy
