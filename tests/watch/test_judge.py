@@ -133,7 +133,7 @@ def test_whose_threads_lack_cores_since_all_wait_is_named() -> None:
         table = simulate(job, 1)
         table.use = [
             RankUse(rank, step, 1 << 28, 1.0, lacks.get(rank, 0.1) if step > since else 0.1)
-            for rank in range(4)
+            for rank in (*range(4), *(rank for rank in lacks if rank > 3))
             for step in range(0, 200, 20)
         ]
         return accused(judge(table, world_size=4).findings)
@@ -141,6 +141,7 @@ def test_whose_threads_lack_cores_since_all_wait_is_named() -> None:
     assert found({2: 1.2}) == [("WATCH-001", "rank 2")]
     nobody = [("WATCH-011", "job")]
     assert found({}) == found({0: 1.2, 1: 1.1, 2: 1.2, 3: 0.9}) == nobody, "all lack cores alike"
+    assert found({900: 5.0}) == nobody, "no rank of the job"
     assert found({2: 1.2}, since=-1) == nobody, "it did so before"
     assert found({2: 1.2}, since=160) == nobody, "since later"
 

@@ -2,7 +2,7 @@
 or uneven batches; and what grew where a rank is late for none of these."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
@@ -192,14 +192,14 @@ class Starved:
     """The same of the rank that lacks most after it."""
 
 
-def starved(use: Sequence[RankUse], since: int) -> Starved | None:
-    """The one rank whose threads lack cores since a step as no other rank's do.
+def starved(use: Sequence[RankUse], ranks: Collection[int], since: int) -> Starved | None:
+    """The one of these ranks whose threads lack cores since a step as no other's do.
 
     Where these carry its collectives, the one that trains waits in communication as all ranks do.
     """
     looks: dict[bool, dict[int, list[float]]] = {True: defaultdict(list), False: defaultdict(list)}
     for one in use:
-        if one.seconds > 0:
+        if one.seconds > 0 and one.rank in ranks:
             looks[one.step > since][one.rank].append(one.lacked_s / one.seconds)
     typical, before = ({r: median(some) for r, some in looks[on].items()} for on in (True, False))
     if len(typical) < 2 or min(map(len, looks[True].values())) < _LEAST_LOOKS:

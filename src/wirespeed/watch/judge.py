@@ -274,7 +274,8 @@ def _starved(case: _Case, change: JobChange | None) -> Starved | None:
     """Whose threads lack cores since steps of all ranks take longer."""
     if change is None or change.change is None:
         return None
-    return starved(case.table.use, case.seen.step_at(change.change.at))
+    since = case.seen.step_at(change.change.at)
+    return starved(case.table.use, {*case.seen.ranks.tolist()}, since)
 
 
 def _is_told(seen: OwnWork, change: JobChange, network: bool) -> bool:

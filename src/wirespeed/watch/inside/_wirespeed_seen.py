@@ -57,7 +57,10 @@ class Starving:
     def since_last(self) -> float:
         """Seconds, added up over threads, since the last call; negative: the kernel does not tell."""
         before, self._before = self._before, {}
-        for thread in os.listdir("/proc/self/task")[:_MOST_THREADS]:  # noqa: PTH208 (as below)
+        threads: list[str] = []
+        with contextlib.suppress(OSError):
+            threads = os.listdir("/proc/self/task")[:_MOST_THREADS]  # noqa: PTH208 (as below)
+        for thread in threads:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 file = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
                 try:  # in half the time of Path.read_text
