@@ -3,6 +3,7 @@
     python -m wirespeed.watch benchmarks/watched_job.py --strategy fsdp --fault sleep --rank 2 --from 50
 
 It knows nothing of wirespeed. Faults begin at a step and last; their size is in milliseconds a step.
+With `--device cuda` it is on GPUs and NCCL; ranks that are more than the GPUs share them.
 """
 
 import argparse
@@ -33,14 +34,19 @@ BATCH = 24
 _NEIGHBOURS = 7
 """More than ranks share the other core of two: a rank's share of its own is smaller then."""
 _WARM_UP, _BLOCK = 32, 1
-Step = Callable[[torch.Tensor], float]
+_CYCLES_A_MS = 1.7e6
+"""Of a GPU, about."""
+Step = Callable[[torch.Tensor], torch.Tensor]
+"""Of a batch; the loss."""
 
 
 def main() -> None:
     asked = _arguments()
     if asked.fault == "neighbour":
         _share_cores(asked.rank)
-    dist.init_process_group("gloo")
+    if asked.device == "cuda":
+        _share_gpus()
+    dist.init_process_group("nccl" if asked.device == "cuda" else "gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
     step = _strategy(asked)
@@ -49,7 +55,9 @@ def main() -> None:
     begin, used, thread = time.perf_counter(), time.thread_time(), 0.0
     for number, batch in enumerate(DataLoader(_Data(asked, rank), batch_size=None)):
         fault.before(number, len(batch))
-        losses.append(step(batch))
+        loss = step(batch.to(asked.device, non_blocking=True))
+        if number % asked.losses_every == 0:
+            losses.append(float(loss))
         fault.after(number)
         time.sleep(asked.pause / 1e3)
         times.append(time.perf_counter() - begin)
@@ -82,6 +90,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--from", dest="begin", type=int, default=50)
     parser.add_argument("--ms", type=float, default=30.0)
     parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--losses-every", type=int, default=1, metavar="STEPS", help="looked at")
     parser.add_argument("--wide", type=int, default=192, help="of each layer")
     parser.add_argument("--pause", type=float, default=10.0, help="ms a step on every rank")
     parser.add_argument("--told", type=Path, help="where rank 0 writes its losses and times")
@@ -141,13 +151,13 @@ class _Fault:
     def before(self, number: int, rows: int) -> None:
         asked, kind = self._asked, self._asked.fault
         if kind == "skew" and rows > BATCH:
-            _burn(asked.ms / 1e3)
+            self._burn()
         if not self._mine or number < asked.begin:
             return
         if kind == "sleep" or (kind == "now-and-then" and number % 5 == 0):
             time.sleep(asked.ms * (5 if kind == "now-and-then" else 1) / 1e3)
         elif kind == "compute":
-            _burn(asked.ms / 1e3)
+            self._burn()
         elif kind == "neighbour" and number == asked.begin:
             self._crowd()
         elif kind == "stop" and number == asked.begin:
@@ -155,7 +165,17 @@ class _Fault:
         elif kind == "interpreter" and number == asked.begin:
             ctypes.PyDLL("").usleep(3_600_000_000)
         elif kind == "other" and number == asked.begin:
-            dist.all_gather([torch.zeros(3) for _ in range(dist.get_world_size())], torch.zeros(3))
+            told = torch.zeros(3, device=asked.device)
+            dist.all_gather([torch.zeros_like(told) for _ in range(dist.get_world_size())], told)
+
+    def _burn(self) -> None:
+        """On the device that trains."""
+        if self._asked.device == "cuda":
+            torch.cuda._sleep(round(self._asked.ms * _CYCLES_A_MS))
+            return
+        until = time.thread_time() + self._asked.ms / 1e3
+        while time.thread_time() < until:
+            pass
 
     def _crowd(self) -> None:
         """Other programs want the core that this rank has for itself."""
@@ -189,10 +209,13 @@ def _share_cores(alone: int) -> None:
     os.sched_setaffinity(0, {first} if int(os.environ["RANK"]) == alone else rest or {first})
 
 
-def _burn(seconds: float) -> None:
-    until = time.thread_time() + seconds
-    while time.thread_time() < until:
-        pass
+def _share_gpus() -> None:
+    """NCCL takes two ranks of one host on one GPU for a mistake; so each is a host of its own."""
+    count, own = torch.cuda.device_count(), int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(own % count)
+    if int(os.environ["LOCAL_WORLD_SIZE"]) > count:
+        shared = {"NCCL_HOSTID": f"rank-{own}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0"}
+        os.environ.update(shared)
 
 
 def _model(wide: int) -> nn.Module:
@@ -200,18 +223,18 @@ def _model(wide: int) -> nn.Module:
 
 
 def _strategy(asked: argparse.Namespace) -> Step:
-    """What makes one step of a batch, and gives the loss."""
     made = {"ddp": _ddp, "fsdp": _fsdp, "zero1": _zero1, "tpdp": _tpdp, "loop": _loop}
-    return made[asked.strategy](asked.wide)
+    with torch.device(asked.device):
+        return made[asked.strategy](asked.wide)
 
 
 def _stepping(model: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
-    def step(batch: torch.Tensor) -> float:
+    def step(batch: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
         loss = model(batch).pow(2).mean()
         loss.backward()
         optimizer.step()
-        return float(loss.detach())
+        return loss.detach()
 
     return step
 
@@ -247,7 +270,7 @@ def _tpdp(wide: int) -> Step:
     layers = nn.ModuleList(nn.Linear(wide, half) for _ in range(4))
     optimizer = torch.optim.SGD(layers.parameters(), lr=1e-3)
 
-    def step(batch: torch.Tensor) -> float:
+    def step(batch: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
         value = batch
         for layer in layers:
@@ -261,7 +284,7 @@ def _tpdp(wide: int) -> Step:
         for one in layers.parameters():
             dist.all_reduce(one.grad, group=data)
         optimizer.step()
-        return float(loss.detach())
+        return loss.detach()
 
     return step
 
@@ -270,7 +293,7 @@ def _loop(wide: int) -> Step:
     """By hand: no optimizer, no wrapper, sums that are waited for at the end."""
     model = _model(wide)
 
-    def step(batch: torch.Tensor) -> float:
+    def step(batch: torch.Tensor) -> torch.Tensor:
         loss = model(batch).pow(2).mean()
         loss.backward()
         sums = [dist.all_reduce(one.grad, async_op=True) for one in model.parameters()]
@@ -281,7 +304,7 @@ def _loop(wide: int) -> Step:
                 if one.grad is not None:
                     one.sub_(one.grad, alpha=1e-3 / dist.get_world_size())
                 one.grad = None
-        return float(loss.detach())
+        return loss.detach()
 
     return step
 

@@ -112,9 +112,11 @@ def test_nobody_told_anything(watch: JobWatch) -> None:
     assert [(one.id, one.status) for one in findings] == [("WATCH-014", "not_checked")]
 
 
+@pytest.mark.parametrize("ended", [False, True])
 def test_a_hang_is_told_and_that_it_is_over(
-    watch: JobWatch, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    watch: JobWatch, heard: Heard, monkeypatch: pytest.MonkeyPatch, ended: bool
 ) -> None:
+    """Who is ended moves, too: a hung job that somebody interrupts does not go on."""
     train(watch)
     now = [time.monotonic()]
     monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
@@ -131,13 +133,16 @@ def test_a_hang_is_told_and_that_it_is_over(
     now[0] += 0.1
     watch._once(now[0])
     assert any("rank 2 on node-1 is stopped" in one and "job.py:8" in one for one in heard.said)
+    if ended:
+        watch.ended(0, -15)
     for moves in (5, 6):
         beat(moves, 0, 1, 2, 3)
     watch._once(now[0])
-    assert any("the job goes on" in one for one in heard.said)
+    assert any("the job goes on" in one for one in heard.said) is not ended
     findings, _ = watch.close()
     (hung,) = [one for one in findings if one.id == "WATCH-008"]
-    assert hung.status == "warn" and "stood still" in hung.costs
+    assert hung.status == ("fail" if ended else "warn")
+    assert ("stood still" in hung.costs) is not ended
 
 
 def test_a_restart_begins_anew(watch: JobWatch) -> None:

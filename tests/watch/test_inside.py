@@ -161,7 +161,7 @@ def test_without_optimizers_a_step_is_a_backward_and_keeps_its_number(job: Train
         job.at += 0.05
         job.backward()
     assert job.steps.boundary == "backward"
-    assert [number for number, _, _ in job.steps.told] == list(range(21, 30))
+    assert [number for number, *_ in job.steps.told] == list(range(21, 30))
     assert job.row()["step"] == pytest.approx(0.1)
 
 

@@ -57,10 +57,10 @@ def test_members_that_may_be_cut_are_not_told() -> None:
     assert json.loads(line)["group"] == []
 
 
-def issued(op: str, at: float, elements: int, took_ms: float | None = None) -> tuple[Any, Any]:
+def issued(op: str, at: float, elements: int) -> tuple[Any, Any]:
     """Kind and call."""
     kind = ["0", "dp", [0, 1, 2], f"nccl:{op}", [[elements]], ["Float"]]
-    return kind, [int(at), at, took_ms]
+    return kind, [int(at), at]
 
 
 def calls(*every: tuple[list[Any], list[Any]]) -> dict[str, Any]:
@@ -85,47 +85,18 @@ def test_waits_are_of_what_was_issued_before_them_by_bytes() -> None:
     assert told["broadcast"] == pytest.approx(0.5e-3)
 
 
-def test_on_gpus_who_comes_last_is_the_shortest_time_in_the_collectives() -> None:
+def test_on_gpus_a_wait_takes_what_the_gpu_says() -> None:
+    """The host handed it in, and went on."""
     steps = SampledSteps()
-    for rank, took in enumerate([(8.0, 7.0), (8.2, 7.1), (1.0, 2.0)]):
-        of = [issued("all_reduce", 100 + 100 * i, 9, ms) for i, ms in enumerate(took)]
-        steps.take({**sample(rank, 8), **calls(*of, issued("send 2->0", 300, 9, 900.0))})
-    alone = issued("all_reduce", 1, 9, 5.0)
-    steps.take({**sample(0, 32), **calls(alone)})  # the others told nothing
-    caused = steps.caused(3)
-    assert caused.shape == (3, 1)
-    assert caused[:, 0].tolist() == pytest.approx([0.0, 0.0, 0.01215])
-    assert steps.caused(4).shape == (4, 0)
+    waits = [("wait", 1000.0, 1010.0), ("wait", 6000.0, 6010.0)]
+    every = calls(issued("all_reduce", 100, 300), issued("broadcast", 5000, 9))
+    steps.take({**sample(0, 1), "x": waits, "w": [4000, 250], **every})
+    told = {one.op: one.exposed for one in steps.traffic()}
+    assert told == pytest.approx({"all_reduce": 4e-3, "broadcast": 0.25e-3})
 
 
-def test_without_times_on_the_device_nobody_is_known_to_be_last() -> None:
+def test_a_group_without_a_description_has_its_name() -> None:
     steps = SampledSteps()
-    for rank in range(3):
-        steps.take({**sample(rank, 8), **calls(issued("all_reduce", 100, 9))})
-    assert steps.caused(3).shape == (3, 0)
-
-
-def in_groups(took: dict[str, dict[int, float]]) -> list[float]:
-    """Seconds that each of four ranks caused. took: ms by group and rank."""
-    steps = SampledSteps()
-    for rank in range(4):
-        own = [
-            ([name, name, sorted(of), "nccl:all_reduce", [[9]], ["Float"]], [1, 1.0, of[rank]])
-            for name, of in took.items()
-            if rank in of
-        ]
-        steps.take({**sample(rank, 8), **calls(*own)})
-    return [round(1e3 * float(one), 3) for one in steps.caused(4)[:, 0]]
-
-
-def test_the_neighbour_of_a_late_rank_is_not_late_for_being_held_up() -> None:
-    """Rank 1 is late: rank 0 waits for it in their tensor group, then 2 and 3 in the data groups."""
-    tensor = {"t0": {0: 9.0, 1: 1.0}, "t1": {2: 1.0, 3: 1.0}}
-    data = {"d0": {0: 2.0, 2: 10.0}, "d1": {1: 2.0, 3: 10.0}}
-    assert in_groups({**tensor, **data}) == [0, 8, 0, 0]
-
-
-def test_who_is_in_fewer_groups_than_others_is_not_late_for_that() -> None:
-    """Ranks 1 to 3 wait for each other in a group of their own; in that of all nobody waits longer."""
-    everybody = dict.fromkeys(range(4), 3.0)
-    assert in_groups({"all": everybody, "some": {1: 9.0, 2: 1.0, 3: 9.0}}) == [0, 0, 8, 0]
+    kind = ["7", "undefined", [0, 1], "nccl:all_reduce", [[9]], ["Float"]]
+    steps.take({**sample(0, 1), **calls((kind, [1, 10.0]))})
+    assert [one.group for one in steps.traffic()] == ["group 7"]

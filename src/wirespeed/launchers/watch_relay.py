@@ -118,18 +118,13 @@ def _new_folder() -> Path:
     return folder
 
 
-_TIMING = "TORCH_NCCL_ENABLE_TIMING"
-"""Has NCCL's collectives of torch carry their times on the device, which the recorder tells."""
-
-
 def recorder(environ: Mapping[str, str]) -> dict[str, str]:
     """What turns torch's flight recorder on, where the job has not set it itself.
 
     Of 512 calls: a dump of them takes 15 ms, which is done once in twenty seconds.
     """
     names = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-    size = {} if any(name in environ for name in names) else {names[0]: "512"}
-    return {_TIMING: "1", **size} if _TIMING not in environ else size
+    return {} if any(name in environ for name in names) else {names[0]: "512"}
 
 
 def _state(pid: int) -> str:

@@ -6,7 +6,7 @@ goes wrong here is told and never ends the job.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,10 +23,8 @@ from wirespeed.runs.place import LIVE
 from wirespeed.views.live import LiveJob
 from wirespeed.watch.hang import STILL_S, Liveness
 from wirespeed.watch.judge import Judged, judge
-from wirespeed.watch.lateness import LEAST_STEPS
 from wirespeed.watch.live import live_job
 from wirespeed.watch.messages import MOST_BYTES, read_other
-from wirespeed.watch.own_work import Matrix
 from wirespeed.watch.sampled import SampledSteps
 from wirespeed.watch.stream import StepStore
 
@@ -102,6 +100,11 @@ class JobWatch:
         with self._lock:
             self._live.over(rank, returncode_text(code))
 
+    def _some_ended(self) -> bool:
+        """Then what moves is no step any more, but a job that comes to its end."""
+        with self._lock:
+            return any(one.ended for one in self._live.ranks.values())
+
     def all_ended(self, size: int) -> bool:
         """Whether so many ranks have said that they end."""
         with self._lock:
@@ -152,19 +155,12 @@ class JobWatch:
         return {rank: hello.host for rank, hello in self._store.who.items()}
 
     def _known(self) -> dict[str, Any]:
-        caused = self._sampled.caused(self._store.world_size)
         return {
             "world_size": self._store.world_size,
             "launches": self._store.launches,
             "traffic": self._sampled.traffic(),
-            "unseen": (*self._seldom_seen(caused), *self._unseen()),
-            "caused": caused,
+            "unseen": (*self._store.unseen, *self._unseen()),
         }
-
-    def _seldom_seen(self, caused: Matrix) -> Iterable[str]:
-        """What agents cannot see, but how long ranks wait on GPUs where sampled steps tell it."""
-        told = caused.shape[1] >= LEAST_STEPS
-        return [one for one in self._store.unseen if not (told and one.startswith("NCCL"))]
 
     def _unseen(self) -> list[str]:
         hurt = [one for one in self._live.ranks.values() if one.hurt]
@@ -198,7 +194,7 @@ class JobWatch:
                 self.say("\n  ".join(lines))
         elif found and going_on is not None:
             going_on.findings = found
-        elif going_on is not None and still < STILL_S:
+        elif going_on is not None and still < STILL_S and not self._some_ended():
             going_on.lasted_s = now - going_on.since
             self.say(f"the job goes on, after {going_on.lasted_s:.0f} s")
 

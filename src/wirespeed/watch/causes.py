@@ -9,7 +9,16 @@ from statistics import median, quantiles
 import numpy as np
 
 from wirespeed.watch.late import Late
-from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, median_over, others, sample
+from wirespeed.watch.own_work import (
+    Floats,
+    Matrix,
+    OwnWork,
+    highest,
+    lower_median,
+    median_over,
+    others,
+    sample,
+)
 from wirespeed.watch.steps import RankUse
 
 APART = ("data", "gc", "checkpoint")
@@ -70,7 +79,7 @@ def causes_of(part: Part, well: Matrix, seen: OwnWork) -> list[Cause]:
 
     well: work of ranks with which nothing is wrong.
     """
-    common = np.nan_to_num(median_over(sample(part.times), 0))
+    common = np.nan_to_num(lower_median(sample(part.times)))
     own = np.maximum(part.times - common.astype(np.float32), 0)
     alone = (highest(well + own) - highest(well)).astype(np.float64)
     bearers = _bearers(well + own, own, alone, seen) if alone.any() else ()

@@ -57,6 +57,7 @@ def cost_of(extra: Floats, base: Floats, each: Floats) -> Cost:
     often = np.count_nonzero(extra > 0) > len(extra) / 3
     blocks = _BLOCKS if often else min(_BLOCKS, max(2, times // 2))
     parts = [part for part in np.array_split(np.arange(len(lost)), blocks) if len(part)]
-    interval = mean_interval([float(lost[part].sum() / well[part].sum()) for part in parts])
+    usual = well.sum() / each.sum()  # a single block may have next to none
+    interval = mean_interval([float(lost[one].sum() / each[one].sum() / usual) for one in parts])
     ratio, reach = 1 + float(lost.sum() / well.sum()), (interval.high - interval.low) / 2
     return Cost(ratio, max(1.0, ratio - reach), ratio + reach)

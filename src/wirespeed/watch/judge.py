@@ -26,7 +26,6 @@ from wirespeed.watch.causes import (
 from wirespeed.watch.change_points import Change, events_since, levels
 from wirespeed.watch.costs import Blame, Cost, cost_of, cost_of_late, mended
 from wirespeed.watch.late import MATERIAL, Late, Units, always_late
-from wirespeed.watch.lateness import late_rank
 from wirespeed.watch.memory_growth import memory_growth
 from wirespeed.watch.network import slow_parts
 from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, own_work
@@ -101,18 +100,12 @@ def judge(
     traffic: Sequence[Traffic] = (),
     launches: int = 1,
     unseen: Sequence[str] = (),
-    caused: Matrix | None = None,
 ) -> Judged:
-    """All findings about one launch, worst first, and the record of what was seen.
-
-    caused: [ranks, steps] seconds that a rank let the others wait, of steps that were sampled on GPUs.
-    """
+    """All findings about one launch, worst first, and the record of what was seen."""
     seen = own_work(table)
     found = [*_of_memory(table), *_of_loss(table), *_of_places(table)]
     changes: list[StepChange] = []
     gains: list[Gain] = []
-    if seen is not None and caused is not None:
-        found += late_rank(caused, table.hosts, float(np.median(seen.step_s)))
     if seen is not None and seen.each.sum() >= LEAST_STEPS:
         case = _Case(table, seen, explained=np.zeros(len(seen.rows)))
         _judge_work(case)
@@ -242,11 +235,10 @@ def _judge_job(case: _Case, traffic: Sequence[Traffic]) -> None:
     seen = case.seen
     waits = communication(seen)
     share, interval = share_interval(waits, seen.step_s, seen.each)
-    on_host = not case.table.device
     parts = slow_parts(case.table) if share >= MATERIAL else []
     for part in parts[:_MANY]:
         case.findings.append(telling.network(seen, part, waits))
-    if share >= MATERIAL and on_host:
+    if share >= MATERIAL and case.table.waits_known:
         case.gains.append(
             Gain(
                 what="all communication hidden behind work",
@@ -266,7 +258,7 @@ def _judge_job(case: _Case, traffic: Sequence[Traffic]) -> None:
         case.findings.append(telling.starved(case.table, seen, change, hungry))
     elif change is not None and _is_told(seen, change, bool(parts)):
         case.findings.append(telling.changed(seen, change))
-    if not parts and len(seen.own) > 1 and on_host:
+    if not parts and len(seen.own) > 1 and case.table.waits_known:
         case.findings.append(telling.exposed(seen, share, interval, traffic, _EXPOSED))
 
 

@@ -143,6 +143,13 @@ def median_over(values: NDArray[Any], axis: int) -> Floats:
     return middle
 
 
+def lower_median(values: Matrix) -> Floats:
+    """By row what at least half of the ranks have or exceed: of two ranks the less. NaN: not known."""
+    ordered = np.sort(values, axis=0)  # NaN last
+    middle = np.maximum((~np.isnan(values)).sum(axis=0) - 1, 0) // 2
+    return np.asarray(np.take_along_axis(ordered, middle[None], axis=0)[0], np.float64)
+
+
 def last_units(work: Matrix) -> tuple[NDArray[np.int64], Matrix]:
     """By row the unit with the most work, and by how much it exceeds the next one."""
     known = np.where(np.isnan(work), np.float32(0), work)

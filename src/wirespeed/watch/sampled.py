@@ -10,19 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 from msgspec import Meta, Struct
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.watch_records import Traffic
 from wirespeed.training.trace import Passage, Span, align, chrome_trace, on_one_clock
 from wirespeed.watch.calls import Call
-from wirespeed.watch.own_work import Matrix, others
 
 _MOST_STEPS = 64
 _MOST_RANKS = 1024
-_MATERIAL = 0.25
-"""Of the longest wait in any group: one with less is passed over."""
 _MOST_MEMBERS = 64
 """Of a group that an agent tells; a list of so many may be cut."""
 _Name = Annotated[str, Meta(max_length=200)]
@@ -47,7 +43,8 @@ class _Kind(Struct, array_like=True, frozen=True):
 
     @property
     def title(self) -> str:
-        return f"{self.description or self.group} ({self.group})"
+        named = self.description not in ("", "undefined")
+        return f"{self.description} ({self.group})" if named else f"group {self.group}"
 
 
 class _Told(Struct, array_like=True, frozen=True):
@@ -56,8 +53,6 @@ class _Told(Struct, array_like=True, frozen=True):
     kind: Annotated[int, Meta(ge=0)]
     number: int
     at: _Micros
-    took_ms: Annotated[float, Meta(ge=0, le=1e9)] | None = None
-    """On the device, from this rank's begin to its end; who comes last takes least."""
 
 
 class _Sample(Struct, frozen=True):
@@ -71,6 +66,8 @@ class _Sample(Struct, frozen=True):
     g: Annotated[list[_Kind], Meta(max_length=400)] = []
     of: int = 0
     """How many collectives the step had."""
+    w: Annotated[list[_Micros], Meta(max_length=400)] = []
+    """On GPUs what each wait took there, in order; `x` has when the host handed it in."""
 
     @property
     def calls(self) -> list[tuple[_Kind, _Told]]:
@@ -78,8 +75,10 @@ class _Sample(Struct, frozen=True):
 
     @property
     def waits(self) -> list[tuple[float, float]]:
-        """Begin and end in µs, in order."""
-        return sorted((begin, end) for phase, begin, end in self.x if phase in _WAITS)
+        """End of each wait, in order, and what it took; both in µs."""
+        found = sorted((begin, end) for phase, begin, end in self.x if phase in _WAITS)
+        took = self.w if len(self.w) == len(found) else [end - begin for begin, end in found]
+        return [(end, each) for (_, end), each in zip(found, took, strict=True)]
 
 
 _WAITS = ("wait", "sync")
@@ -113,7 +112,7 @@ class SampledSteps:
         found: dict[tuple[str, int, str], list[int]] = defaultdict(list)
         exposed: dict[tuple[str, int, str], float] = defaultdict(float)
         for ranks in self._steps.values():
-            last = min(ranks.values(), key=lambda one: sum(end - at for at, end in one.waits))
+            last = min(ranks.values(), key=lambda one: sum(took for _, took in one.waits))
             for one, waited_s in _exposed(last):
                 kind = one.title, len(one.members), _op(one.name)
                 found[kind].append(_bytes(one))
@@ -130,17 +129,6 @@ class SampledSteps:
             )
             for kind, sizes in found.items()
         )
-
-    def caused(self, size: int) -> Matrix:
-        """[ranks, steps]: seconds for which a rank let the others of its groups wait on the device.
-
-        Collectives end together, so that who came last is the shortest time in them. Only steps
-        whose collectives' times are known of all `size` ranks; NaN: in no collective with others.
-        """
-        steps = [ranks for ranks in self._steps.values() if len(ranks) == size > 1]
-        rows = [_caused(ranks, size) for ranks in steps]
-        known = [row for row in rows if not np.isnan(row).all()]
-        return np.array(known, np.float32).reshape(len(known), size).T
 
     def files(self, hosts: Mapping[int, str]) -> dict[str, str]:
         """For the run folder: the timeline of the newest step that most ranks have, and all calls."""
@@ -182,41 +170,13 @@ def _exposed(sample: _Sample) -> list[tuple[_Kind, float]]:
     """
     calls = sorted(sample.calls, key=lambda one: one[1].at)
     seconds, done = [0.0] * len(calls), 0
-    for begin, end in sample.waits:
+    for end, took in sample.waits:
         due = range(done, bisect_right(calls, end, done, key=lambda one: one[1].at))
         done = due.stop
         whole = sum(_bytes(calls[i][0]) + 1 for i in due)
         for i in due:
-            seconds[i] += (end - begin) / 1e6 * (_bytes(calls[i][0]) + 1) / whole
+            seconds[i] += took / 1e6 * (_bytes(calls[i][0]) + 1) / whole
     return [(kind, waited_s) for (kind, _), waited_s in zip(calls, seconds, strict=True)]
-
-
-def _caused(ranks: Mapping[int, _Sample], size: int) -> Matrix:
-    """By rank for how long the others of its groups waited for it in a step.
-
-    The median of the others of a group less its own, and of its groups the least: the neighbour of a
-    late rank is late in its other groups, and waited in the one that they share. Groups in which hardly
-    anybody waited tell nothing.
-    """
-    took: dict[tuple[str, str, int], dict[int, float]] = defaultdict(dict)
-    for rank, sample in ranks.items():
-        for kind, one in sample.calls:
-            if one.took_ms is not None and "send" not in kind.name and "recv" not in kind.name:
-                took[kind.group, kind.name, one.number][rank] = one.took_ms / 1e3
-    waits: dict[str, Matrix] = defaultdict(lambda: np.full((size, 1), np.nan, np.float32))
-    for (group, *_), of in took.items():
-        if len(of) > 1:
-            shortest = min(of.values())
-            for rank, seconds in of.items():
-                waits[group][rank] = np.nan_to_num(waits[group][rank]) + seconds - shortest
-    longest = max((float(np.nanmax(every)) for every in waits.values()), default=0.0)
-    late = np.full(size, np.nan, np.float32)
-    for waited in waits.values():
-        told = np.nanmax(waited) >= _MATERIAL * longest
-        less = np.maximum(others(waited) - waited, 0)[:, 0]
-        late = np.fmin(late, less if told else np.where(np.isnan(less), np.nan, np.float32(np.inf)))
-    late[np.isinf(late)] = 0
-    return late
 
 
 def _calls(sample: _Sample) -> Iterable[Call]:

@@ -95,3 +95,5 @@ class StepTable:
     """What ends a step, as `Watched.boundary`."""
     device: str = ""
     """`cuda` where a rank uses one."""
+    waits_known: bool = True
+    """False where ranks communicate by NCCL, and nothing tells how long their GPUs wait."""

@@ -147,6 +147,7 @@ class StepStore:
             texts=dict(self._texts),
             boundary=next((one.boundary for one in self.who.values() if one.boundary), ""),
             device=next((one.device for one in self.who.values() if one.device), ""),
+            waits_known=not any(one.startswith("NCCL") for one in self.unseen),
         )
 
 

@@ -52,7 +52,7 @@ def _with_times(known: Watched, seen: OwnWork) -> Watched:
     times = seen.step_s
     interval = median_interval(times.tolist())
     blocked = np.nan_to_num(median_over(sample(seen.column("blocked")), 0))
-    if seen.table.device:  # there the host does not wait, and what the GPU waits is not known
+    if not seen.table.waits_known:
         blocked = np.zeros_like(blocked)
     exposed, ends = share_interval(np.minimum(blocked, times), times, seen.each)
     last, share = _last(seen)
@@ -77,7 +77,7 @@ def _parts(seen: OwnWork) -> dict[str, float]:
     parts = {
         name: 1e3 * float(np.nansum(median_over(sample(seen.column(name)), 0) * weights))
         for name in _PARTS
-        if name != "blocked" or not seen.table.device
+        if name != "blocked" or seen.table.waits_known
     }
     whole = 1e3 * float((seen.step_s * weights).sum())
     return {**parts, "other": max(0.0, whole - sum(parts.values()))}

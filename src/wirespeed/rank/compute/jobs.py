@@ -46,7 +46,7 @@ class Job:
 
 @contextmanager
 def job_for(
-    unit: Unit, device: Device, work: ComputeWork, *, cache: int, free: int, seed: int
+    unit: Unit, device: Device, work: ComputeWork, *, cache: int, free: int
 ) -> Iterator[Job]:
     """Buffers live as long as this. CannotMeasure where that cannot be done here, with the reason.
 
@@ -54,7 +54,7 @@ def job_for(
     """
     if work.op == "gemm":
         with arithmetic(work.dtype, device.torch_device):
-            yield _product(device, work, free, seed)
+            yield _product(device, work, free)
         return
     if work.op == "chain":
         yield _chain(device)
@@ -77,7 +77,7 @@ def _size(unit: Unit, device: Device, cache: int, op: str) -> int:
     return min(_MOST, max(_LEAST, _CACHES * cache // device.lanes))
 
 
-def _product(device: Device, work: ComputeWork, free: int, seed: int) -> Job:
+def _product(device: Device, work: ComputeWork, free: int) -> Job:
     multiply = multiplier(work.dtype, device.torch_device)
     rows, columns, inner = work.shape
     elements = rows * inner + inner * columns + rows * columns
@@ -87,8 +87,8 @@ def _product(device: Device, work: ComputeWork, free: int, seed: int) -> Job:
             f"{format_size(free)} are free"
         )
 
-    def bound(lane: int) -> Fire:
-        a, b, out = operands(work.dtype, work.shape, device.torch_device, seed + lane)
+    def bound(_: int) -> Fire:
+        a, b, out = operands(work.dtype, work.shape, device.torch_device)
         return lambda: multiply(a, b, out)
 
     return Job(device.each(bound), 2.0 * rows * columns * inner, 0, None)

@@ -85,19 +85,21 @@ def arithmetic(dtype: str, device: torch.device) -> Iterator[None]:
 
 
 def operands(
-    dtype: str, shape: tuple[int, int, int], device: torch.device, seed: int
+    dtype: str, shape: tuple[int, int, int], device: torch.device, seed: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(a, b, room for the result), of numbers that use all bits of the mantissa."""
+    """(a, b, room for the result), of numbers that use all bits of the mantissa.
+
+    With a seed the same on all devices, which the host then draws: seconds for a large product.
+    """
     kind = _TYPES[dtype]
     rows, columns, inner = shape
-    draw = torch.Generator().manual_seed(seed)
+    draw = None if seed is None else torch.Generator().manual_seed(seed)
+    at = device if draw is None else torch.device("cpu")
+    sizes = (rows, inner), (inner, columns)
     if dtype == "int8":
-        a, b = (
-            torch.randint(-127, 128, size, generator=draw)
-            for size in ((rows, inner), (inner, columns))
-        )
+        a, b = (torch.randint(-127, 128, size, generator=draw, device=at) for size in sizes)
     else:
-        a, b = (torch.randn(size, generator=draw) for size in ((rows, inner), (inner, columns)))
+        a, b = (torch.randn(size, generator=draw, device=at) for size in sizes)
     out = torch.empty(rows, columns, dtype=kind.result, device=device)
     return a.to(kind.operands).to(device), _second(dtype, b.to(kind.operands).to(device)), out
 

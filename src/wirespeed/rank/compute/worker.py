@@ -101,7 +101,6 @@ class Worker:
                     work,
                     cache=self._place.cache_bytes or _CACHE_BYTES,
                     free=self._free(work, sharing),
-                    seed=self._seed,
                 )
             )
             self._once(job)

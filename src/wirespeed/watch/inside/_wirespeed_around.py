@@ -11,6 +11,7 @@ from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import Any, Callable
 
+import _wirespeed_gpu
 import _wirespeed_inside
 from _wirespeed_inside import RANK, safely
 
@@ -89,17 +90,25 @@ def _like(ours: Any, original: Any) -> Any:
 
 def _timed(original: Any, phase: str) -> Any:
     """Notes when `original` begins and ends."""
-    over, note, waits = f"-{phase}", RANK.events.append, phase == "wait"
+    rank, over, note, waits = RANK, f"-{phase}", RANK.events.append, phase == "wait"
 
     def timed(*args: Any, **kwargs: Any) -> Any:
-        if RANK.thread != _ident():
+        here = rank.thread == _ident()
+        marks = rank.marks if waits and (here or rank.in_backward) else None
+        if not here and marks is None:
             return original(*args, **kwargs)
-        note((phase, now(), -1.0))
+        if here:
+            note((phase, now(), -1.0))
+        if marks is not None:
+            marks.begin()
         try:
             return original(*args, **kwargs)
         finally:
-            end = now()
-            note((over, end, RANK.look(end) if waits else -1.0))
+            if marks is not None:
+                marks.end()
+            if here:
+                end = now()
+                note((over, end, rank.look(end) if waits else -1.0))
 
     return _like(timed, original)
 
@@ -132,19 +141,17 @@ def _backward(original: Any, engine: Any) -> Any:
     which they were queued. Ours is queued first, by a hook of the loss; those of DDP and FSDP, which
     wait for their last buckets, come after it.
     """
-    rank, note, within, armed = RANK, RANK.events.append, False, False
-
-    def computed() -> None:
-        if rank.thread == _ident():
-            note(("sync", now(), -1.0))
+    rank, note, armed = RANK, RANK.events.append, False
 
     def begins(_: Any) -> None:
         nonlocal armed
         if armed:
             armed = False
-            safely(engine.queue_callback, computed)
+            safely(engine.queue_callback, rank.computed)
 
     def over(end: float, unhook: Callable[[], None] | None) -> None:
+        if rank.marks is not None:
+            rank.marks.synced()
         if rank.ends_backward:
             rank.end("-backward", end)
         else:
@@ -155,18 +162,18 @@ def _backward(original: Any, engine: Any) -> Any:
     hooks = {0: begins}
 
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal within, armed
+        nonlocal armed
         if not rank.thread:
             safely(rank.activate)
-        if rank.thread != _ident() or within:
+        if rank.thread != _ident() or rank.in_backward:
             return original(tensors, *args, **kwargs)
-        within, armed = True, rank.communicates and not _compiles_autograd()
+        rank.in_backward, armed = True, rank.communicates and not _compiles_autograd()
         note(("backward", now(), -1.0))
         unhook = safely(_begun, tensors, hooks if armed else None)
         try:
             return original(tensors, *args, **kwargs)
         finally:
-            within = armed = False
+            rank.in_backward = armed = False
             safely(over, now(), unhook)
 
     return _like(backward, original)
@@ -253,7 +260,7 @@ def _keep_uncompiled(torch: Any) -> None:
             frames.set_code_exec_strategy(code, plain)
 
     codes: list[Any] = []
-    for module in (_wirespeed_inside, sys.modules[__name__]):
+    for module in (_wirespeed_inside, _wirespeed_gpu, sys.modules[__name__]):
         ours = [o for o in vars(module).values() if getattr(o, "__module__", "") == module.__name__]
         members = [member for one in ours if isinstance(one, type) for member in vars(one).values()]
         codes += [one.__code__ for one in (*ours, *members) if isinstance(one, FunctionType)]

@@ -38,6 +38,10 @@ class Rank:
         """The one that trains; 0: nothing is noted."""
         self.hurt = ""
         """Why nothing more is noted: a fault of ours."""
+        self.marks: Any = None
+        """Of its GPU (`_wirespeed_gpu.Marks`), where ranks communicate by NCCL."""
+        self.in_backward = False
+        """The training thread is in a backward; autograd's own thread works for it."""
         self.communicates = False
         """Whether there are other ranks that a backward may wait for."""
         self.look_every_s = math.inf
@@ -68,8 +72,18 @@ class Rank:
         every_s = self.look_every_s
         return self._ready.total(at, max(every_s, _SOON_S)) if every_s < math.inf else -1.0
 
+    def computed(self) -> None:
+        """Autograd's own work of a backward is done. On GPUs a thread of autograd's calls this, with the
+        stream of who called the backward."""
+        if self.thread == _ident():
+            self.events.append(("sync", now(), -1.0))
+        if self.in_backward and self.marks is not None:
+            self.marks.sync()
+
     def end(self, what: str, at: float, by: int = 0) -> None:
         """Of what may end a step."""
+        if self.marks is not None:
+            self.marks.edge()
         lacked = self._ready.total(at, _SOON_S if self.look_every_s < math.inf else _WELL_S)
         self.events.append((what, at, lacked, by, time.thread_time()))
 

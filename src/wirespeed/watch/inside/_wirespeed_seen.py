@@ -211,8 +211,7 @@ def calls_between(begin: float, end: float) -> tuple[list[list[Any]], list[list[
     """Collectives that were issued between two unix times.
 
     Their kinds (group, its description and members, operation, sizes, types) in the order in which
-    they are first used; and each as the place of its kind, number, µs, and where it is known ms on
-    the device.
+    they are first used; and each as the place of its kind, number, µs.
     """
     members = _members()
     kinds: list[list[Any]] = []
@@ -224,12 +223,10 @@ def calls_between(begin: float, end: float) -> tuple[list[list[Any]], list[list[
             operation, sizes = str(entry.get("profiling_name")), entry.get("input_sizes") or []
             types = entry.get("input_dtypes") or []
             number = entry.get("p2p_seq_id" if entry.get("is_p2p") else "collective_seq_id")
-            took = entry.get("duration_ms")
             kind = [name, description, members.get(name, [])[:64], operation, sizes[:4], types[:1]]
             if kind not in kinds:
                 kinds.append(kind)
-            one = [kinds.index(kind), number, round((at - begin) * 1e6)]
-            found.append(one if took is None else [*one, took])
+            found.append([kinds.index(kind), number, round((at - begin) * 1e6)])
     return kinds, found
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any, Iterable, NamedTuple
 
+from _wirespeed_gpu import BEGIN, EDGE, END, GpuStep, StepMarks
+
 STEP, BLOCKED, DATA, FORWARD, BACKWARD, OPTIMIZER, CHECKPOINT, GC, CPU, WAITED, LOAD = range(11)
 """Columns of a row, as `wirespeed.watch.steps.COLUMNS` has them."""
 PHASES = {
@@ -23,6 +25,7 @@ PHASES = {
     "checkpoint": CHECKPOINT,
 }
 """With the column that their seconds go into."""
+_MARKS = (BEGIN, END, EDGE)
 _OVER = {f"-{phase}": phase for phase in PHASES}
 _APART = (BLOCKED, DATA, CHECKPOINT)
 _NESTED = {("wait", "sync"), *((phase, phase) for phase in PHASES)}
@@ -48,7 +51,8 @@ Event = tuple[Any, ...]
   not looked at. Then for an `-optimizer` its identity, and for what may end a step the CPU time of the
   thread by then, negative: not read;
 - `step`, which ends one by the program's own word: seconds as above, 0, CPU time;
-- `load`, elements of a batch; `gc`, seconds; `bad`: the loss of the backward that follows is no number.
+- `load`, elements of a batch; `gc`, seconds; `bad`: the loss of the backward that follows is no number;
+- marks of the GPU (`_wirespeed_gpu`), with CUDA's event.
 """
 
 
@@ -74,8 +78,8 @@ class Steps:
         """Steps that have ended."""
         self.moves = 0
         """Counts what the training thread does: who stands still does nothing."""
-        self.told: list[tuple[int, float, list[float]]] = []
-        """(step, its begin, row) of steps that ended and were not taken yet."""
+        self.told: list[tuple[int, float, list[float], GpuStep | None]] = []
+        """(step, its begin, row, marks of the GPU) of steps that ended and were not taken yet."""
         self.anchor = 0
         """Identity of the optimizer that ends steps."""
         self.look_every_s = math.inf
@@ -86,8 +90,9 @@ class Steps:
         self.sample_every = 1 << 30
         """Steps with a number that it divides are sampled, the same on all ranks: a power of two;
         and 8, 128 and so on, so that short jobs have some, too."""
-        self.sampled: tuple[int, float, list[tuple[str, float, float]]] | None = None
-        """(step, its begin, its (phase, begin, end)) of the last step that was sampled."""
+        self.sampled: Any = None
+        """(step, its begin, its (phase, begin, end), marks of the GPU) of the last that was sampled."""
+        self._marks = StepMarks()
         self._spans: list[tuple[str, float, float]] | None = None
         self._within = [Stretch("", begin, 0.0)]
         self._others = self._backwards = self._since_boundary = 0
@@ -114,6 +119,8 @@ class Steps:
                 self._row[LOAD] = max(self._row[LOAD], 0.0) + event[2]
             elif kind == "gc":
                 self._row[GC] += event[2]
+            elif kind in _MARKS:
+                self._marks.take(kind, when, event[2])
             elif kind == "bad":
                 self._bad = True
             elif kind == "step":
@@ -211,10 +218,11 @@ class Steps:
         self._lacks += _SMOOTH * (max(row[WAITED], 0.0) / max(row[STEP], 1e-9) - self._lacks)
         self._typical_s += _SMOOTH * (row[STEP] - self._typical_s)
         self.look_every_s = self._typical_s / 2 if self._lacks > _LACKS else math.inf
+        gpu = self._marks.ended()
         if len(self.told) < _MOST_ROWS:
-            self.told.append((self.number, self._begin, row))
+            self.told.append((self.number, self._begin, row, gpu))
         if self._spans is not None:
-            self.sampled, self._spans = (self.number, self._begin, self._spans), None
+            self.sampled, self._spans = (self.number, self._begin, self._spans, gpu), None
         self.number += 1
         power = self.number.bit_length() if not self.number & (self.number - 1) else 0
         alone = self.number >= _FIRST_SAMPLED and power % 4 == 0 < power

@@ -17,6 +17,7 @@ import threading
 import time
 from typing import Any, Callable
 
+from _wirespeed_gpu import hook_gpu
 from _wirespeed_seen import (
     Connections,
     Starving,
@@ -36,7 +37,7 @@ from _wirespeed_seen import (
     tcp_rtt_us,
     told_place,
 )
-from _wirespeed_steps import PHASES, Steps
+from _wirespeed_steps import BLOCKED, PHASES, STEP, Steps
 
 PERIOD_S = 1.0
 _LOOKS = 5
@@ -49,7 +50,7 @@ _STUCK_S = 3.0
 _SAMPLE_S, _SAMPLE_SHARE = 20.0, 3e-4
 """A step is sampled so often, or as seldom as its telling takes that share of a core: the recorder's 512
 calls take 10 ms. Threads are looked at as seldom, too: each takes some 35 µs."""
-_SAMPLED_CALLS = 150
+_SAMPLED_CALLS = _SAMPLED_WAITS = 150
 _SELDOM_S, _FIRST_S = 5 * PERIOD_S, 30 * PERIOD_S
 """Connections, memory and threads without a core are told so often; the last two each second first."""
 _LINKS = 8
@@ -87,7 +88,7 @@ class _Teller:
         self._linked_at = self._used_at = self._use_at = self._began_at = time.monotonic()
         self._starving = Starving()
         self._starving.since_last()
-        self._bad = self._ripe = False
+        self._bad = self._marked = False
         self._sample_took = 0.0
         self._stacks = stack_file(self._path)
         self._over, self._lock = threading.Event(), threading.Lock()
@@ -152,7 +153,7 @@ class _Teller:
             self._greet()
         if not self._met:
             self._meet()
-        told, steps.told = steps.told, []
+        told = self._ended()
         for message in _rows(told, _unix()):
             self._send(**message)
         if steps.bad_loss >= 0 and not self._bad:
@@ -167,11 +168,22 @@ class _Teller:
             step_s = sum(row[0] for *_, row in told) / len(told)
             seldom_s = max(_SAMPLE_S, self._sample_took / _SAMPLE_SHARE)
             steps.sample_every = 1 << max(0, math.ceil(math.log2(seldom_s / max(step_s, 1e-6))))
-        if steps.sampled is not None and (self._ripe or not _on_devices() or self._over.is_set()):
-            begin = time.thread_time()
-            self._tell_sample()
-            self._sample_took = time.thread_time() - begin
-        self._ripe = steps.sampled is not None
+        if steps.sampled is not None:
+            gpu = steps.sampled[3]
+            if gpu is None or gpu.over or self._rank.marks is None:
+                begin = time.thread_time()
+                self._tell_sample()
+                self._sample_took = time.thread_time() - begin
+
+    def _ended(self) -> list[tuple[int, float, list[float]]]:
+        """Steps that ended since then; on a GPU those that it has ended, by its time."""
+        steps, marks = self._steps, self._rank.marks
+        over = marks.settle(one[3] for one in steps.told) if marks is not None else len(steps.told)
+        told, steps.told = steps.told[:over], steps.told[over:]
+        for _, _, row, gpu in told:
+            if gpu is not None and gpu.seconds >= 0:
+                row[STEP], row[BLOCKED] = gpu.seconds, gpu.waited
+        return [one[:3] for one in told]
 
     def _tell_where(self, now: float) -> None:
         """What the training thread is in; where it does not move what it uses, and its stack."""
@@ -210,6 +222,12 @@ class _Teller:
         self._number = dist.get_rank() if dist else _number("RANK", 0)
         world = dist.get_world_size() if dist else _number("WORLD_SIZE", 1)
         self._rank.communicates = bool(dist) and world > 1
+        if not self._marked and _on_devices() and device():
+            self._marked = True
+            with contextlib.suppress(
+                Exception
+            ):  # a torch that has it otherwise: waits are not known
+                hook_gpu(sys.modules["torch"], self._rank)
         hello = {
             "w": world,
             "p": os.getpid(),
@@ -218,7 +236,7 @@ class _Teller:
             "bk": str(dist.get_backend()) if dist else "",
             "v": {"torch": str(getattr(sys.modules.get("torch"), "__version__", ""))},
             "a": self._connections.own_addresses(),
-            "u": _unseen(dist),
+            "u": _unseen(dist, self._rank.marks is not None),
             "d": device(),
             "sf": self._stacks,
             "n": int(time.monotonic() / 30),
@@ -264,14 +282,20 @@ class _Teller:
             self._send(k="pl", of=self._looks, l=[[*told_place(p), n] for p, n in often])
 
     def _tell_sample(self) -> None:
-        step, begin, spans = self._steps.sampled
+        step, begin, spans, gpu = self._steps.sampled
         self._steps.sampled, unix = None, begin + _unix()
+        waits = gpu.waits[:_SAMPLED_WAITS] if gpu is not None else []
+        if waits:  # the host's own tell nothing
+            spans = [one for one in spans if PHASES[one[0]] != BLOCKED]
+            spans += [("wait", a, b) for a, b, _ in waits]
         told = [
             [phase, round((a - begin) * 1e6), round((b - begin) * 1e6)] for phase, a, b in spans
         ]
         end = max([b for *_, b in told], default=0) / 1e6 + unix
         kinds, calls = calls_between(unix, end)
         parts = {"x": told, "g": kinds[:_SAMPLED_CALLS], "f": calls[:_SAMPLED_CALLS]}
+        if waits:
+            parts["w"] = [round(one[2] * 1e6) for one in waits]
         self._send(k="sp", s=step, t=round(unix, 6), of=len(calls), **parts)
 
 
@@ -289,15 +313,15 @@ def _number(name: str, other: int) -> int:
 
 
 def _on_devices() -> bool:
-    """Whether NCCL's watchdog still has to notice how long the collectives of a step took."""
+    """Whether the host does not wait in collectives."""
     dist = distributed()
     return dist is not None and "nccl" in str(dist.get_backend())
 
 
-def _unseen(dist: Any) -> list[str]:
+def _unseen(dist: Any, marked: bool) -> list[str]:
     if dist is None:
         return ["no torch.distributed: nothing is known of communication"]
-    if _on_devices():
+    if _on_devices() and not marked:
         return ["NCCL: how long ranks wait in collectives (only a GPU knows)"]
     return []
 
