@@ -136,7 +136,7 @@ def test_a_hang_is_told_and_that_it_is_over(
     if ended:
         watch.ended(0, -15)
     for moves in (5, 6):
-        beat(moves, 0, 1, 2, 3)
+        beat(moves, *range(int(ended), 4))
     watch._once(now[0])
     assert any("the job goes on" in one for one in heard.said) is not ended
     findings, _ = watch.close()

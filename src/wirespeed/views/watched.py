@@ -188,10 +188,12 @@ def watched_tables(
 def parts_grid(watched: Watched, bar: str = "") -> Grid:
     names = [*PARTS, *(name for name in watched.parts_ms if name not in PARTS)]
     grid = Grid.of("<part|time|of step|<|<what it is")
+    # Parts are means: where some steps take far longer their sum is more than the usual step.
+    whole = max(watched.step, sum(watched.parts_ms.values()) / 1e3)
     for name in (name for name in names if watched.parts_ms.get(name, 0.0) > 0):
         seconds = watched.parts_ms[name] / 1e3
-        share = seconds / watched.step if watched.step > 0 else 0.0
-        drawn = bar * min(_BAR, round(share * _BAR))
+        share = seconds / whole
+        drawn = bar * round(share * _BAR)
         cells = (format_duration(seconds), percent(share), drawn, PARTS.get(name, ""))
         grid.add(name, *cells, color=_WARN.get(name, ""), at=3)
     return grid

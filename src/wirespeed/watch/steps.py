@@ -96,4 +96,4 @@ class StepTable:
     device: str = ""
     """`cuda` where a rank uses one."""
     waits_known: bool = True
-    """False where ranks communicate by NCCL, and nothing tells how long their GPUs wait."""
+    """False where nothing tells how long ranks wait, as with NCCL without marks of their GPUs."""

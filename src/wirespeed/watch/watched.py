@@ -84,7 +84,7 @@ def _parts(seen: OwnWork) -> dict[str, float]:
 
 
 def _last(seen: OwnWork) -> tuple[int, float]:
-    if len(seen.ranks) < 2:
+    if len(seen.ranks) < 2 or not seen.table.waits_known:
         return -1, 0.0
     last, _ = last_units(seen.own)
     counts = np.bincount(last, seen.each)

@@ -56,6 +56,19 @@ def test_real_traces_show_who_slept_and_who_waited() -> None:
     assert not found.unseen
 
 
+def test_steps_of_a_gpu_are_when_it_came_to_them() -> None:
+    """Two ranks of DDP on one H100, by NCCL: the host was some 100 ms ahead of the GPU."""
+    found = analysed([str(MADE / "h100_rank*.json.gz")])
+    step, blocked = column(found, "step"), column(found, "blocked")
+    assert found.table.first.tolist() == [33, 34, 35, 36, 37]
+    assert step.min() > 25 and step.max() < 40  # the host's annotations take 3.6 ms
+    assert (blocked <= step).all() and blocked.min() > 0.9 * step.min()
+    (row,) = found.traffic
+    assert (row.op, row.calls, row.bytes_per_step) == ("all_reduce", 4, 4 * 262656 * 4)
+    assert 0 < row.exposed * 1e3 <= step.max()
+    assert not found.unseen
+
+
 def test_waits_within_a_backward_are_no_work() -> None:
     found = analysed([str(MADE / "fsdp_rank*.json.gz")])
     total = sum(column(found, one) for one in ("data", "forward", "backward", "optimizer"))

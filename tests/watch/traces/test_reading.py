@@ -166,7 +166,7 @@ def test_a_dump_tells_groups_numbers_and_peers(tmp_path: Path) -> None:
         1,
         32,
     )
-    assert reduced.end_s == pytest.approx(1e9 + 0.002)
+    assert reduced.end_s is None, "when torch noticed it is no time of the GPU"
     assert (sent.op, sent.peer, sent.seq, sent.dtype) == ("send", 6, -1, "float16")
 
 

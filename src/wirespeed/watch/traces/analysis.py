@@ -142,6 +142,7 @@ class _Builder:
             columns={name: column[:size] for name, column in columns.items()},
             begin_s=begin_s,
             boundary=next((one for one in order if one in self.boundaries), ""),
+            waits_known=not np.isnan(columns["blocked"][:size]).all(),
         )
         kinds = ("kineto", "recorder", "chakra")
         traffic = next((self.traffic[kind] for kind in kinds if kind in self.traffic), None)

@@ -20,12 +20,17 @@ def judged(found: Analysed) -> Judged:
         seen = replace(seen, findings=(*late_of(found), *seen.findings))
     if not found.dumps:
         return seen
-    hung = compare(found.dumps, len(found.damaged))
+    hung = [_unclear(one) for one in compare(found.dumps, len(found.damaged))]
     if len(found.dumps) < found.files:
         return replace(seen, findings=(*hung, *seen.findings))
     # Dumps alone tell who hangs; of steps they hold no more than the last collectives.
     rest = [one for one in seen.findings if one.status == "not_checked" and found.damaged]
     return replace(seen, findings=(*hung, *rest))
+
+
+def _unclear(one: Finding) -> Finding:
+    """Ranks that wait, nobody knows for whom: they hang, or were caught in the middle of a step."""
+    return replace(one, status="not_checked") if one.status == "warn" else one
 
 
 def late_of(found: Analysed) -> list[Finding]:

@@ -2,7 +2,9 @@
 
 Names: `ProfilerStep#N` and `Optimizer.step#…` are torch's annotations (torch/profiler, torch/optim),
 `enumerate(DataLoader)#…` the loader's, `gloo:all_reduce` runs on the backend's own thread,
-`ncclDevKernel_…` on the GPU. Kernels and `record_param_comms` carry what ParamCommsUtils.hpp lists:
+`ncclDevKernel_…` on the GPU. Annotations are told of the GPU, too (`gpu_user_annotation`): it may be
+several steps behind the host, and what it came to when is what counts. Kernels and
+`record_param_comms` carry what ParamCommsUtils.hpp lists:
 `Collective name`, `In msg nelems`, `dtype`, `Process Group Name`, `Process Group Ranks`, `Seq`.
 """
 
@@ -87,6 +89,11 @@ class _Reader:
         """Threads that communicate, whose own copies hide nothing."""
         self._by_kind = {"cpu_op": self._operator, "user_annotation": self._annotation}
         self._by_kind |= dict.fromkeys(_ON_GPU, self._kernel)
+        self._by_kind["gpu_user_annotation"] = self._gpu_annotation
+        self._gpu_begins: dict[int, float] = {}
+        self._gpu_optimizers: list[Mark] = []
+        self._gpu_end = 0.0
+        """When the last kernel ended."""
         self._by_kind["python_function"] = self._python
 
     def take(self, batch: list[Event]) -> None:
@@ -125,9 +132,7 @@ class _Reader:
     def _annotation(self, event: Event, begin: float, end: float) -> None:
         name = event.name
         if name.startswith("ProfilerStep"):
-            number = name.partition("#")[2]
-            known = int(number) if number.isdecimal() and len(number) < 16 else -1
-            self._mark(self.trace.steps, begin, end, known)
+            self._mark(self.trace.steps, begin, end, _number(name))
         elif name.startswith("Optimizer.step#"):
             self._mark(self.trace.optimizers, begin, end)
         elif name.startswith("enumerate(DataLoader)#"):
@@ -136,7 +141,29 @@ class _Reader:
             self._waits.add(event.tid)
             self._keep(self._threads, op_named(name), _told(event.args), begin, end)
 
+    def _gpu_annotation(self, event: Event, begin: float, end: float) -> None:
+        """When the GPU came to what the host did there, which may be several steps ahead of it."""
+        name = event.name
+        if name.startswith("ProfilerStep"):
+            number = _number(name)
+            if len(self._gpu_begins) < MOST_MARKS and number >= 0:
+                self._gpu_begins[number] = min(begin, self._gpu_begins.get(number, begin))
+        elif name.startswith("Optimizer.step#"):
+            self._mark(self._gpu_optimizers, begin, end)
+
+    def _by_gpu(self) -> None:
+        """Steps as the GPU had them: each up to the next one's begin, the last to its last kernel."""
+        if len(self._gpu_begins) > 1:
+            numbers = sorted(self._gpu_begins)
+            begins = [self._gpu_begins[one] for one in numbers]
+            ends = [*begins[1:], max(self._gpu_end, begins[-1])]
+            told = zip(begins, ends, numbers, strict=True)
+            self.trace.steps = [Mark(begin_s=a, end_s=b, number=n) for a, b, n in told]
+        if len(self._gpu_optimizers) > 1:
+            self.trace.optimizers = self._gpu_optimizers
+
     def _kernel(self, event: Event, begin: float, end: float) -> None:
+        self._gpu_end = max(self._gpu_end, end)
         op = op_of_kernel(event.name)
         if op is None:
             if event.name.startswith("Memcpy PtoP"):  # from GPU to GPU: it computes nothing
@@ -199,10 +226,17 @@ class _Reader:
             if thread not in self._waits:
                 trace.compute.extend(cover.parts())
         trace.on_gpu = self._gpu or bool(self._kernels)
+        self._by_gpu()
         trace.launches_only = not (self._kernels or self._threads)
         calls = self._kernels or self._threads or self._issued
         trace.calls = sorted(calls, key=lambda one: one.begin_s)
         return trace
+
+
+def _number(name: str) -> int:
+    """7 of `ProfilerStep#7`; -1: none."""
+    number = name.partition("#")[2]
+    return int(number) if number.isdecimal() and len(number) < 16 else -1
 
 
 def _head(around: list[bytes]) -> Head:
