@@ -41,8 +41,15 @@ def test_where_the_code_waits_for_its_device_is_told_with_the_most_it_may_cost()
         "warn",
         "the code waits for its device at train (job.py:20) `print(loss.item())`",
     )
-    assert "40% of 1600 looks (95 %: 38% … 42%)" in one.saw
+    assert "40% of 400 looks (95 %: 35% … 45%)" in one.saw
     assert one.costs == "steps could be up to 1.67 times quicker without"
+
+
+def test_who_waits_for_a_late_rank_at_such_a_line_waits_for_no_device() -> None:
+    places = {rank: {ITEM: 160} for rank in (0, 1, 3)} | {2: {SLEEP: 200}}
+    found = judged(table(device="cuda", at=places))
+    assert not [one for one in found.findings if one.id == "WATCH-006"]
+    assert "WATCH-001" in [one.id for one in found.findings]
 
 
 def test_on_cpus_such_a_line_waits_for_nothing() -> None:

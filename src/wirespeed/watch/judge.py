@@ -4,8 +4,8 @@ One accusation a cause: what data loading, garbage collection, checkpoints and u
 judged first and taken out of own work, then nodes, then ranks, then what the whole job shares.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -103,7 +103,7 @@ def judge(
 ) -> Judged:
     """All findings about one launch, worst first, and the record of what was seen."""
     seen = own_work(table)
-    found = [*_of_memory(table), *_of_loss(table), *_of_places(table)]
+    found = [*_of_memory(table), *_of_loss(table)]
     changes: list[StepChange] = []
     gains: list[Gain] = []
     if seen is not None and seen.each.sum() >= LEAST_STEPS:
@@ -111,6 +111,7 @@ def judge(
         _judge_work(case)
         _judge_job(case, traffic)
         found, changes, gains = case.findings + found, case.changes, case.gains
+    found += _of_places(table, {rank for one in found for rank in _late_ranks(one)})
     found += telling.not_seen(seen, world_size, unseen, LEAST_STEPS)
     record = watched(
         table,
@@ -282,9 +283,20 @@ def _of_memory(table: StepTable) -> Iterable[Finding]:
     return [telling.memory(table, grown)] if grown else []
 
 
-def _of_places(table: StepTable) -> Iterable[Finding]:
-    looks = sum(one.looks for one in table.places.values())
-    return [telling.synchronises(one, looks) for one in synchronising(table)[:_MANY]]
+def _of_places(table: StepTable, late: Collection[int]) -> Iterable[Finding]:
+    """late: ranks that the others wait for; these are at such a line because of that."""
+    places = {rank: one for rank, one in table.places.items() if rank in late or not late}
+    looks = sum(one.looks for one in places.values())
+    found = synchronising(replace(table, places=places))
+    return [telling.synchronises(one, looks) for one in found[:_MANY]]
+
+
+def _late_ranks(one: Finding) -> list[int]:
+    late = one.id in _LATE and one.subject.kind == "rank"
+    return [int(word) for word in one.subject.name.split() if word.isdecimal()] if late else []
+
+
+_LATE = ("WATCH-001", "WATCH-003", "WATCH-004", "WATCH-005")
 
 
 def _of_loss(table: StepTable) -> Iterable[Finding]:
