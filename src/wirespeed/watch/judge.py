@@ -257,7 +257,7 @@ def _judge_job(case: _Case, traffic: Sequence[Traffic]) -> None:
         case.changes.append(telling.step_change(seen, change.change, *subject))
     if change is not None and hungry:
         case.findings.append(telling.starved(case.table, seen, change, hungry))
-    elif change is not None and _is_told(seen, change, bool(parts)):
+    elif change is not None and not _follows(case, change) and _is_told(seen, change, bool(parts)):
         case.findings.append(telling.changed(seen, change))
     if not parts and len(seen.own) > 1 and case.table.waits_known:
         case.findings.append(telling.exposed(seen, share, interval, traffic, _EXPOSED))
@@ -269,6 +269,18 @@ def _starved(case: _Case, change: JobChange | None) -> Starved | None:
         return None
     since = case.seen.step_at(change.change.at)
     return starved(case.table.use, {*case.seen.ranks.tolist()}, since)
+
+
+def _follows(case: _Case, change: JobChange) -> bool:
+    """Whether it comes with a rank whose GPU is late since then: what its host hid before shows."""
+    if not case.table.device or change.change is None:
+        return False
+    at, grown = case.seen.step_at(change.change.at), change.after - change.before
+    return any(
+        one.low_step - _NEAR <= at <= one.high_step + _NEAR and one.after - one.before > 2 * grown
+        for one in case.changes
+        if one.subject_kind == "rank"
+    )
 
 
 def _is_told(seen: OwnWork, change: JobChange, network: bool) -> bool:
@@ -296,6 +308,8 @@ def _late_ranks(one: Finding) -> list[int]:
     return [int(word) for word in one.subject.name.split() if word.isdecimal()] if late else []
 
 
+_NEAR = 10
+"""Steps within which two changes are one."""
 _LATE = ("WATCH-001", "WATCH-003", "WATCH-004", "WATCH-005")
 
 

@@ -131,6 +131,16 @@ def _numbers(files: list[Path]) -> list[int]:
     return [number for file in files if (number := read_number(file)) is not None]
 
 
+def _power_mW(nvml: Any, gpu: Any) -> float:
+    """Of this moment where the driver tells it: what it usually tells is the mean of a second."""
+    field = getattr(nvml, "NVML_FI_DEV_POWER_INSTANT", None)
+    with suppress(nvml.NVMLError):
+        told = nvml.nvmlDeviceGetFieldValues(gpu, [field])[0] if field is not None else None
+        if told is not None and told.nvmlReturn == nvml.NVML_SUCCESS and told.value.uiVal > 0:
+            return float(told.value.uiVal)
+    return float(nvml.nvmlDeviceGetPowerUsage(gpu))
+
+
 def _nvml_reader(uuid: str) -> Read:
     """Raises whatever NVML does where it is not there or does not know that GPU."""
     if not uuid or find_spec("pynvml") is None:
@@ -151,7 +161,7 @@ def _nvml_reader(uuid: str) -> Read:
             heat = nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)
             felt.temperature_C.append(float(heat))
         with suppress(nvml.NVMLError):
-            felt.power_W.append(nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3)
+            felt.power_W.append(_power_mW(nvml, gpu) / 1e3)
         with suppress(nvml.NVMLError):
             felt.slowed_by.update(slowed_by(nvml, gpu))
 
