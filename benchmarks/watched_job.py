@@ -234,7 +234,8 @@ def _stepping(model: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
         loss = model(batch).pow(2).mean()
         loss.backward()
         optimizer.step()
-        return loss.detach()
+        seen: torch.Tensor = loss.detach()
+        return seen
 
     return step
 
@@ -284,7 +285,8 @@ def _tpdp(wide: int) -> Step:
         for one in layers.parameters():
             dist.all_reduce(one.grad, group=data)
         optimizer.step()
-        return loss.detach()
+        seen: torch.Tensor = loss.detach()
+        return seen
 
     return step
 
@@ -304,7 +306,8 @@ def _loop(wide: int) -> Step:
                 if one.grad is not None:
                     one.sub_(one.grad, alpha=1e-3 / dist.get_world_size())
                 one.grad = None
-        return loss.detach()
+        seen: torch.Tensor = loss.detach()
+        return seen
 
     return step
 

@@ -17,6 +17,8 @@ class Noted:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
+        self.held: list[int] = []
+        self.host_is_slow = False
         self.current = self.Stream("current")
         self.CUDAGraph = lambda: SimpleNamespace(replay=lambda: self.seen.append("replay"))
 
@@ -27,7 +29,12 @@ class Noted:
 
     def Event(self, enable_timing: bool) -> Any:
         note = lambda: self.seen.append("event")  # noqa: E731
-        return SimpleNamespace(record=note, synchronize=lambda: None, elapsed_time=lambda _: 2.0)
+        return SimpleNamespace(
+            record=note,
+            synchronize=lambda: None,
+            elapsed_time=lambda _: 2.0,
+            query=lambda: self.host_is_slow,
+        )
 
     def current_stream(self, _: object) -> Any:
         return self.current
@@ -37,6 +44,7 @@ class Noted:
 
     def _sleep(self, cycles: int) -> None:
         self.seen.append("hold")
+        self.held.append(cycles)
 
     @contextmanager
     def stream(self, stream: Any) -> Iterator[None]:
@@ -94,6 +102,18 @@ def test_devices_go_on_together_and_the_launch_of_a_single_call_is_hidden(cuda: 
     cuda.seen.clear()
     assert timer(cuda).batch(turn, 2) == 2e-3
     assert cuda.seen == [*before, "all_reduce", "event", "call", "call", "event"]
+
+
+def test_where_a_host_is_slow_its_gpu_is_held_for_longer_up_to_a_bound(cuda: Noted) -> None:
+    """Else a sample has the time in which the GPU waited for the host to issue the call."""
+    nothing = lambda: None  # noqa: E731
+    timer = measure.CudaTimer(DEVICE, nothing, nothing, nothing)
+    timer.each(cycle([nothing]), 3)
+    cuda.host_is_slow = True
+    timer.each(cycle([nothing]), 12)
+    first = cuda.held[0]
+    assert cuda.held[:6] == [first] * 4 + [2 * first, 4 * first]
+    assert cuda.held[-1] == cuda.held[-2] <= 64 * first
 
 
 def test_a_torch_without_such_a_kernel_times_too(cuda: Noted, monkeypatch: Any) -> None:

@@ -223,7 +223,9 @@ class StepMarks:
     """The marks of a rank, as they are set, become those of steps."""
 
     def __init__(self) -> None:
-        self._before = self._after = self._begun = None
+        self._before: Any = None
+        self._after: Any = None
+        self._begun: tuple[float, Any] | None = None
         self._at = 0.0
         self._waits: list[tuple[float, float, Any, Any]] = []
 
@@ -294,7 +296,7 @@ def _stream_waits(original: Any, cuda: Any, rank: Any) -> Any:
 
 def _trains(rank: Any) -> bool:
     """Whether this thread does: within a backward autograd's own does."""
-    return rank.in_backward or rank.thread == _ident()
+    return bool(rank.in_backward or rank.thread == _ident())
 
 
 def _between(marks: Marks, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
