@@ -313,9 +313,14 @@ def _number(name: str, other: int) -> int:
 
 
 def _on_devices() -> bool:
-    """Whether the host does not wait in collectives."""
+    """Whether the host does not wait in collectives, which is NCCL's way."""
     dist = distributed()
-    return dist is not None and "nccl" in str(dist.get_backend())
+    if dist is None:
+        return False
+    told = [str(dist.get_backend())]
+    with contextlib.suppress(Exception):  # a job that named none has one by kind of device
+        told.append(str(dist.get_backend_config()) if device() else "")
+    return any("nccl" in one for one in told)
 
 
 def _unseen(dist: Any, marked: bool) -> list[str]:
