@@ -24,10 +24,10 @@ class Gpu:
                 assert enable_timing
                 Event.made += 1
 
-            def record(self, stream: str = "") -> None:
+            def record(self, stream: str = "main") -> None:
                 if gpu.fails:
                     raise RuntimeError("CUDA error: an illegal memory access was encountered")
-                self.at = min(gpu.at, gpu.reached) if stream else gpu.at
+                self.at = min(gpu.at, gpu.reached) if stream == "aside" else gpu.at
 
             def query(self) -> bool:
                 assert not gpu.capturing, "asking now would break the capture"
@@ -38,6 +38,9 @@ class Gpu:
 
         self.Event = Event
         self.is_current_stream_capturing = lambda: self.capturing
+        self.current_device = lambda: 0
+        self.current = "main"
+        self.current_stream = lambda: self.current
         self.set_device = lambda _: None
         self.Stream = lambda: "aside"
 
@@ -49,9 +52,12 @@ class Job:
         self.gpu, self.host = Gpu(), 0.0
         self.module: Any = load("_wirespeed_gpu")
         self.module.now = lambda: self.host
-        self.rank = SimpleNamespace(events=[], marks=None, in_backward=False, thread=0)
+        self.rank = SimpleNamespace(events=[], marks=None, in_backward=False, autograd=0)
         self.rank.thread = threading.get_ident()
-        self.marks = self.rank.marks = self.module.Marks(SimpleNamespace(cuda=self.gpu), self.rank)
+        self.used = {0}
+        lib = SimpleNamespace(_cuda_hasPrimaryContext=lambda device: device in self.used)
+        torch = SimpleNamespace(cuda=self.gpu, _C=lib)
+        self.marks = self.rank.marks = self.module.Marks(torch, self.rank)
         self.of_steps = self.module.StepMarks()
         self.pending: list[Any] = []
 
@@ -144,6 +150,52 @@ def test_nothing_is_asked_or_marked_while_a_graph_is_captured(job: Job) -> None:
     assert not job.pending
 
 
+def test_what_another_stream_waits_for_holds_nothing_up(job: Job) -> None:
+    """FSDP gathers and reduces on streams of its own, beside what computes."""
+    job.step(own_s=1.0)
+    job.gpu.current = "gathers"
+    job.marks.begin()
+    job.gpu.at += 0.2
+    job.marks.end()
+    job.gpu.current = "main"
+    job.step(own_s=0.5, waits=(0.3,))
+    job.gpu.reached = job.gpu.at
+    assert job.over() == [(1.0, pytest.approx(0.3))]
+
+
+def test_a_device_that_the_program_does_not_use_gets_no_mark(job: Job) -> None:
+    job.used.clear()
+    job.step(own_s=1.0)
+    assert job.pending == [None] and not job.gpu.Event.made
+
+
+def test_a_mark_on_another_device_makes_a_step_unknown_and_no_more(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mismatch(*_: object) -> float:
+        raise RuntimeError("device mismatch")
+
+    job.step(own_s=1.0)
+    job.step(own_s=1.0, waits=(0.5,))
+    job.gpu.reached = job.gpu.at
+    with monkeypatch.context() as broken:
+        broken.setattr(job.gpu.Event, "elapsed_time", mismatch)
+        assert job.over() == [] and not job.pending
+    job.step(own_s=1.0, waits=(0.5,))
+    job.gpu.reached = job.gpu.at
+    assert job.over() == [(1.5, pytest.approx(0.5))]
+
+
+def test_a_capture_whose_end_is_lost_ends_after_a_minute(job: Job) -> None:
+    job.marks.capture_begins()
+    job.step(own_s=1.0)
+    job.gpu.reached = job.gpu.at
+    assert job.over() == [] and job.pending
+    job.host += 61
+    job.over()
+    assert not job.pending
+
+
 def test_an_error_of_cuda_is_the_programs_and_marking_ends(job: Job) -> None:
     job.gpu.fails = True
     job.marks.begin()
@@ -159,6 +211,7 @@ def test_collectives_that_are_waited_for_at_once_and_streams_of_fsdp_are_waits(j
     called("group", ["tensor"], SimpleNamespace(asyncOp=True))
     called("group", ["tensor"])  # torch before 2.8 does not tell
     here = SimpleNamespace(current_stream=lambda: "this")
+    job.rank.in_backward = True
     waits = job.module._stream_waits(wait, here, job.rank)
     waits("this", "event")  # the program's own streams, of copies
     theirs = {"__name__": "torch.distributed.fsdp", "waits": waits}

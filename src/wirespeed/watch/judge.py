@@ -111,7 +111,7 @@ def judge(
         _judge_work(case)
         _judge_job(case, traffic)
         found, changes, gains = case.findings + found, case.changes, case.gains
-    found += _of_places(table, {rank for one in found for rank in _late_ranks(one)})
+    found += _of_places(table, {rank for one in found for rank in _late_ranks(one, table.hosts)})
     found += telling.not_seen(seen, world_size, unseen, LEAST_STEPS)
     record = watched(
         table,
@@ -303,9 +303,13 @@ def _of_places(table: StepTable, late: Collection[int]) -> Iterable[Finding]:
     return [telling.synchronises(one, looks) for one in found[:_MANY]]
 
 
-def _late_ranks(one: Finding) -> list[int]:
-    late = one.id in _LATE and one.subject.kind == "rank"
-    return [int(word) for word in one.subject.name.split() if word.isdecimal()] if late else []
+def _late_ranks(one: Finding, hosts: Sequence[str]) -> list[int]:
+    subject = one.subject
+    if one.id not in _LATE or subject.kind not in ("rank", "node"):
+        return []
+    if subject.kind == "node":
+        return [rank for rank, host in enumerate(hosts) if host == subject.name]
+    return [int(word) for word in subject.name.split() if word.isdecimal()]
 
 
 _NEAR = 10

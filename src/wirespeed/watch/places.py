@@ -17,7 +17,7 @@ _MORE = 0.05
 """Share of the looks by which a place must surely be more frequent than with the others."""
 _Z = 1.96
 _SYNCHRONISES = re.compile(
-    r"\.(item|tolist|cpu|numpy)\(|synchronize\(|\.to\(\s*[\"']cpu|\b(float|int|bool)\("
+    r"\.(item|tolist|cpu|numpy)\(|synchronize\(|\.to\(\s*[\"']cpu|(?<![\w.])(float|int|bool)\("
 )
 """The last ones of a tensor: lines that a rank is at for long do more than convert numbers."""
 

@@ -27,7 +27,6 @@ class StepStore:
         self.launches = 1
         self.malformed = 0
         """Messages that were ignored."""
-        self.unseen: dict[str, None] = {}
         """What agents cannot see, each once."""
         self.world_size = ranks
         self._begin_launch()
@@ -68,9 +67,12 @@ class StepStore:
             self._begin_launch()
         self.who[hello.rank] = hello
         self.world_size = max(self.world_size, hello.world_size)
-        for text in hello.unseen:
-            if len(self.unseen) < _UNSEEN:
-                self.unseen[text] = None
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """What ranks say now that their agents cannot see."""
+        found = dict.fromkeys(text for one in self.who.values() for text in one.unseen)
+        return tuple(found)[:_UNSEEN]
 
     def _steps(self, message: StepRows) -> None:
         if not self._of_launch(message.rank):
@@ -147,7 +149,8 @@ class StepStore:
             texts=dict(self._texts),
             boundary=next((one.boundary for one in self.who.values() if one.boundary), ""),
             device=next((one.device for one in self.who.values() if one.device), ""),
-            waits_known=not any(one.startswith("NCCL") for one in self.unseen),
+            waits_known=not any(one.startswith("NCCL") for one in self.unseen)
+            and bool((~np.isnan(columns["blocked"])).any()),
         )
 
 

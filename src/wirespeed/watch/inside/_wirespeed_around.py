@@ -94,7 +94,7 @@ def _timed(original: Any, phase: str) -> Any:
 
     def timed(*args: Any, **kwargs: Any) -> Any:
         here = rank.thread == _ident()
-        marks = rank.marks if waits and (here or rank.in_backward) else None
+        marks = rank.marks if waits and (here or rank.autograd == _ident()) else None
         if not here and marks is None:
             return original(*args, **kwargs)
         if here:
@@ -147,6 +147,7 @@ def _backward(original: Any, engine: Any) -> Any:
         nonlocal armed
         if armed:
             armed = False
+            rank.autograd = _ident()
             safely(engine.queue_callback, rank.computed)
 
     def over(end: float, unhook: Callable[[], None] | None) -> None:

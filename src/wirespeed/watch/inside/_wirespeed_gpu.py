@@ -23,7 +23,9 @@ BEGIN, END, EDGE = "gpu", "-gpu", "gpu|"
 _MOST_FREE = 4096
 _SOON_S, _CLOCK_S = 1.0, 20.0
 """The two clocks are compared so often, where that fails and where it does not: they drift."""
-_AT_ONCE_S = 5e-4
+_AT_ONCE_S = 2e-3
+_LONGEST_CAPTURE_S = 60.0
+"""After which its end is taken to be lost, as where it failed."""
 _MOST_WAITS = 1024
 """Of a step; of more than that its waits are not known."""
 _COLLECTIVES = (
@@ -42,8 +44,12 @@ class Marks:
 
     def __init__(self, torch: Any, rank: Any) -> None:
         self._cuda, self._rank = torch.cuda, rank
+        self._has_context = getattr(torch._C, "_cuda_hasPrimaryContext", lambda _: True)
+        self._stream: Any = None
+        """That computes: where steps end. What waits on others, as FSDP's do, holds nothing up."""
         self._free: deque[Any] = deque(maxlen=_MOST_FREE)
         self._depth = self._captures = 0
+        self._captured_at = 0.0
         self._lock = threading.Lock()
         self._placed = self._syncing = False
         self._host = HostNeed()
@@ -57,7 +63,7 @@ class Marks:
             self._set(BEGIN)
 
     def end(self) -> None:
-        self._depth -= 1
+        self._depth = max(0, self._depth - 1)
         if self._depth == 0:
             self._set(END)
 
@@ -78,13 +84,26 @@ class Marks:
 
     def _set(self, kind: str) -> None:
         try:
-            if self._cuda.is_current_stream_capturing():
+            cuda = self._cuda
+            # A device that the program does not use would get a context for our mark.
+            if not self._has_context(cuda.current_device()) or cuda.is_current_stream_capturing():
                 return
-            event = self._free.popleft() if self._free else self._cuda.Event(enable_timing=True)
-            event.record()
+            stream = cuda.current_stream()
+            if kind == EDGE:
+                self._stream = stream
+            elif self._stream is not None and stream != self._stream:
+                return
+            event = self._event()
+            event.record(stream)
             self._rank.events.append((kind, now(), event))
         except Exception:  # of CUDA: the program will hear of it; waits are not known from here on
             self._rank.marks = None
+
+    def _event(self) -> Any:
+        try:
+            return self._free.popleft()
+        except IndexError:
+            return self._cuda.Event(enable_timing=True)
 
     def settle(self, steps: Iterator[GpuStep | None]) -> int:
         """How many of these, in their order, are over on the GPU; their times are known then.
@@ -93,7 +112,7 @@ class Marks:
         """
         count = 0
         with self._lock:
-            if self._captures:
+            if self._captures and now() - self._captured_at < _LONGEST_CAPTURE_S:
                 return 0
             for step in steps:
                 if step is not None:
@@ -114,15 +133,13 @@ class Marks:
         if not step.after.query():
             return False
         step.over = True
-        if step.settle():
+        try:
+            step.settle(self._host, self._clock)
             self._free.extend(step.spent())
-            waited = sum(seconds for *_, seconds in step.waits)
-            clock = self._clock
-            need = 0.0
-            if clock is not None:
-                need = self._host.of(step.at, clock[0] + clock[1].elapsed_time(step.after) / 1e3)
-            step.waited = max(0.0, min(waited, step.seconds - need))
-        else:
+        except (
+            RuntimeError,
+            ValueError,
+        ):  # a mark is on another device, or on a stream that goes on
             self._host = HostNeed()
         return True
 
@@ -135,14 +152,14 @@ class Marks:
         mark, begin = self._cuda.Event(enable_timing=True), now()
         mark.record(self._aside)
         while not mark.query() and now() - begin < _AT_ONCE_S:
-            pass
+            time.sleep(0)  # others want the interpreter
         end = now()
         if end - begin < _AT_ONCE_S:
             self._clock, self._clock_again = ((begin + end) / 2, mark), end + _CLOCK_S
 
     def capture_begins(self) -> None:
         with self._lock:
-            self._captures += 1
+            self._captures, self._captured_at = self._captures + 1, now()
 
     def capture_ends(self) -> None:
         with self._lock:
@@ -165,19 +182,21 @@ class GpuStep:
         self.waits: list[tuple[float, float, float]] = []
         """When the host handed a wait in, from and to, and seconds that it took on the GPU."""
 
-    def settle(self) -> bool:
-        """Called once `after` has come to pass. False: its times are not known."""
+    def settle(self, host: HostNeed, clock: tuple[float, Any] | None) -> None:
+        """Called once `after` has come to pass. clock: the host's time of a mark.
+
+        Raises ValueError where its times are not known, and what torch does.
+        """
         if self.before is None or len(self._marked) >= _MOST_WAITS:
-            return False
-        try:
-            self.waits = [
-                (begin, end, one.elapsed_time(other) / 1e3)
-                for begin, end, one, other in self._marked
-            ]
-            self.seconds = self.before.elapsed_time(self.after) / 1e3
-        except (RuntimeError, ValueError):  # one was set on a stream that goes on
-            return False
-        return True
+            raise ValueError("no mark where the step began, or too many within")
+        self.waits = [
+            (begin, end, one.elapsed_time(other) / 1e3) for begin, end, one, other in self._marked
+        ]
+        seconds, need = self.before.elapsed_time(self.after) / 1e3, 0.0
+        if clock is not None:
+            need = host.of(self.at, clock[0] + clock[1].elapsed_time(self.after) / 1e3)
+        waited = sum(took for *_, took in self.waits)
+        self.waited, self.seconds = max(0.0, min(waited, seconds - need)), seconds
 
     def spent(self) -> list[Any]:
         """Events that nobody needs any more: the last one is the next step's first."""
@@ -253,7 +272,6 @@ class StepMarks:
 
 def hook_gpu(torch: Any, rank: Any) -> None:
     """From here on the rank's marks are set."""
-    rank.marks = Marks(torch, rank)
     groups = torch._C._distributed_c10d.ProcessGroup
     for name in _COLLECTIVES:
         if hasattr(groups, name):
@@ -261,9 +279,14 @@ def hook_gpu(torch: Any, rank: Any) -> None:
     stream = torch.cuda.Stream
     for name in ("wait_event", "wait_stream"):
         setattr(stream, name, _stream_waits(getattr(stream, name), torch.cuda, rank))
-    graph = torch.cuda.CUDAGraph
-    graph.capture_begin = _capture_begins(graph.capture_begin, rank)
-    graph.capture_end = _capture_ends(graph.capture_end, rank)
+    for graph in (
+        torch.cuda.CUDAGraph,
+        getattr(getattr(torch, "accelerator", None), "Graph", None),
+    ):
+        if graph is not None:
+            graph.capture_begin = _capture_begins(graph.capture_begin, rank)
+            graph.capture_end = _capture_ends(graph.capture_end, rank)
+    rank.marks = Marks(torch, rank)
 
 
 def _called(original: Any, rank: Any) -> Any:
@@ -276,6 +299,7 @@ def _called(original: Any, rank: Any) -> Any:
             return original(self, *args, **kwargs)
         return _between(marks, original, self, *args, **kwargs)
 
+    called._torchdynamo_disable = True  # type: ignore[attr-defined]
     return called
 
 
@@ -291,12 +315,14 @@ def _stream_waits(original: Any, cuda: Any, rank: Any) -> Any:
             return original(self, *args, **kwargs)
         return _between(marks, original, self, *args, **kwargs)
 
+    waits._torchdynamo_disable = True  # type: ignore[attr-defined]
     return waits
 
 
 def _trains(rank: Any) -> bool:
-    """Whether this thread does: within a backward autograd's own does."""
-    return bool(rank.in_backward or rank.thread == _ident())
+    """Whether this thread does: within a backward autograd's own does, others write checkpoints."""
+    own = _ident()
+    return bool(rank.thread == own or (rank.in_backward and rank.autograd == own))
 
 
 def _between(marks: Marks, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

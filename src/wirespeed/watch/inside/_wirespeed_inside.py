@@ -41,7 +41,9 @@ class Rank:
         self.marks: Any = None
         """Of its GPU (`_wirespeed_gpu.Marks`), where ranks communicate by NCCL."""
         self.in_backward = False
-        """The training thread is in a backward; autograd's own thread works for it."""
+        """The training thread is in a backward; …"""
+        self.autograd = 0
+        """… this thread works for it: of its own on GPUs."""
         self.communicates = False
         """Whether there are other ranks that a backward may wait for."""
         self.look_every_s = math.inf

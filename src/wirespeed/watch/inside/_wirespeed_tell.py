@@ -88,7 +88,7 @@ class _Teller:
         self._linked_at = self._used_at = self._use_at = self._began_at = time.monotonic()
         self._starving = Starving()
         self._starving.since_last()
-        self._bad = self._marked = False
+        self._bad = self._on_gpu = False
         self._sample_took = 0.0
         self._stacks = stack_file(self._path)
         self._over, self._lock = threading.Event(), threading.Lock()
@@ -145,6 +145,10 @@ class _Teller:
 
     def _tell(self) -> None:
         self._look_again()
+        if not self._on_gpu and _on_devices() and device():
+            self._on_gpu, self._greet_at = True, 0.0
+            with contextlib.suppress(Exception):  # another torch: then waits are not known
+                hook_gpu(sys.modules["torch"], self._rank)
         self._take()
         steps, now = self._steps, time.monotonic()
         if now >= self._greet_at or steps.boundary != self._hello.get("b"):
@@ -183,6 +187,8 @@ class _Teller:
         for _, _, row, gpu in told:
             if gpu is not None and gpu.seconds >= 0:
                 row[STEP], row[BLOCKED] = gpu.seconds, gpu.waited
+            elif self._on_gpu:  # the host waits for nobody
+                row[BLOCKED] = -1.0
         return [one[:3] for one in told]
 
     def _tell_where(self, now: float) -> None:
@@ -222,12 +228,6 @@ class _Teller:
         self._number = dist.get_rank() if dist else _number("RANK", 0)
         world = dist.get_world_size() if dist else _number("WORLD_SIZE", 1)
         self._rank.communicates = bool(dist) and world > 1
-        if not self._marked and _on_devices() and device():
-            self._marked = True
-            with contextlib.suppress(
-                Exception
-            ):  # a torch that has it otherwise: waits are not known
-                hook_gpu(sys.modules["torch"], self._rank)
         hello = {
             "w": world,
             "p": os.getpid(),

@@ -10,6 +10,7 @@ several steps behind the host, and what it came to when is what counts. Kernels 
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
@@ -157,8 +158,9 @@ class _Reader:
             numbers = sorted(self._gpu_begins)
             begins = [self._gpu_begins[one] for one in numbers]
             ends = [*begins[1:], max(self._gpu_end, begins[-1])]
-            told = zip(begins, ends, numbers, strict=True)
-            self.trace.steps = [Mark(begin_s=a, end_s=b, number=n) for a, b, n in told]
+            known = [b - a == 1 for a, b in pairwise(numbers)] + [True]  # else its end is not told
+            told = zip(begins, ends, numbers, known, strict=True)
+            self.trace.steps = [Mark(begin_s=a, end_s=b, number=n) for a, b, n, ok in told if ok]
         if len(self._gpu_optimizers) > 1:
             self.trace.optimizers = self._gpu_optimizers
 
