@@ -136,10 +136,7 @@ class Marks:
         try:
             step.settle(self._host, self._clock)
             self._free.extend(step.spent())
-        except (
-            RuntimeError,
-            ValueError,
-        ):  # a mark is on another device, or on a stream that goes on
+        except (RuntimeError, ValueError):  # or a mark is of another device
             self._host = HostNeed()
         return True
 
