@@ -267,9 +267,8 @@ def watched(day: Day, fault: str) -> None:
     named = [one for one in run["findings"] if one["status"] in ("fail", "warn")]
     for one in named:
         right = one["id"] == "WATCH-001" and one["subject"]["name"] == "rank 1"
-        day.figure(
-            f"{fault}: {one['id']} {one['status']}", f"{one['title']}: {one['saw']}"[:240], right
-        )
+        told = f"{one['title']}: {one['saw']}".replace(f"{JOB.parents[1]}/", "")
+        day.figure(f"{fault}: {one['id']} {one['status']}", told[:240], right)
     if not any(one["id"] == "WATCH-001" for one in named):
         day.figure(f"{fault}: rank 1 is late from 200 on", f"not named: {run['verdict']}", False)
 

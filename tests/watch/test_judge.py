@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -170,3 +171,28 @@ def test_the_record_of_a_job() -> None:
     assert kept.windows[-1].since_s == pytest.approx(0.15 * 299, rel=0.1)
     assert sum(kept.parts_ms.values()) == pytest.approx(1e3 * kept.step, rel=0.1)
     assert (kept.changes[0].subject_kind, kept.changes[0].subject) == ("rank", "rank 2")
+
+
+def test_of_two_ranks_the_slow_loader_of_one_is_not_both_ranks() -> None:
+    found = judged(
+        Job(ranks=2, per_node=2, steps=200, faults=(Fault(kind="data", rank=1, step=60),))
+    )
+    assert accused(found.findings) == [("WATCH-003", "rank 1")]
+
+
+def test_what_shows_once_a_gpu_is_late_is_no_change_of_the_job() -> None:
+    """What its host hid before: the job's own rise is small beside the rank's, and begins with it."""
+    late, change = Fault(kind="sleeps", rank=2, step=60), Fault(kind="change", step=60, size=0.1)
+    told = simulate(Job(ranks=4, per_node=2, steps=200, faults=(late, change)), 1)
+    named = [one for one, _ in accused(judge(told, world_size=4).findings)]
+    assert named == ["WATCH-001", "WATCH-011"]
+    on_gpus = judge(replace(told, device="cuda"), world_size=4)
+    assert accused(on_gpus.findings) == [("WATCH-001", "rank 2")]
+
+
+def test_gpus_that_tell_nothing_of_their_waits_are_no_good_sign() -> None:
+    told = simulate(Job(ranks=4, per_node=2, steps=200), 1)
+    columns = {**told.columns, "blocked": np.full_like(told.columns["blocked"], np.nan)}
+    silent = replace(told, columns=columns, device="cuda", waits_known=False)
+    found = judge(silent, world_size=4).findings
+    assert [(one.id, one.status) for one in found] == [("WATCH-014", "not_checked")]

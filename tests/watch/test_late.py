@@ -131,3 +131,9 @@ def test_the_interval_of_a_cost_holds_what_comes_now_and_then() -> None:
     cost = cost_of(extra, base, ONES)
     assert cost.ratio == pytest.approx(1.2)
     assert 1.15 < cost.low <= cost.ratio <= cost.high < 1.25
+
+
+def test_a_block_with_next_to_no_time_of_its_own_does_not_widen_the_interval() -> None:
+    base = np.where(np.arange(len(ONES)) < len(ONES) // 10, 1e-9, 0.02)
+    cost = cost_of(np.full(len(ONES), 0.01), base, ONES)
+    assert cost.low <= cost.ratio <= cost.high < 3

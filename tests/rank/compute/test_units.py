@@ -1,11 +1,13 @@
 """Cores and NUMA nodes as the kernel tells them, and errors of a device."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from wirespeed.rank.compute.devices import Cores
-from wirespeed.rank.compute.sensors import Sensors
+from wirespeed.rank.compute.sensors import Sensors, _power_mW
 from wirespeed.rank.compute.units import Unit, numa_nodes, one_of_each_core
 
 
@@ -60,3 +62,32 @@ def test_without_nvml_nothing_is_told() -> None:
     with sensors.watching() as felt:
         pass
     assert (sensors.name, felt.told()) == ("cuda:1", {"slowed_by": ()})
+
+
+class Refused(Exception):
+    """As NVML's."""
+
+
+@pytest.mark.parametrize(
+    ("instant", "told"), [((0, 713_000), 713_000), ((3, 713_000), 254_000), (None, 254_000)]
+)
+def test_power_is_that_of_the_moment_where_the_driver_tells_it(
+    instant: tuple[int, int] | None, told: float
+) -> None:
+    """254 W was the mean of a second in which a GPU was at its cap of 700 W for a part."""
+
+    def fields(gpu: str, wanted: list[int]) -> list[Any]:
+        if instant is None:
+            raise Refused
+        return [SimpleNamespace(nvmlReturn=instant[0], value=SimpleNamespace(uiVal=instant[1]))]
+
+    nvml = SimpleNamespace(
+        NVML_FI_DEV_POWER_INSTANT=186,
+        NVML_SUCCESS=0,
+        NVMLError=Refused,
+        nvmlDeviceGetFieldValues=fields,
+        nvmlDeviceGetPowerUsage=lambda gpu: 254_000,
+    )
+    assert _power_mW(nvml, "gpu") == told
+    del nvml.NVML_FI_DEV_POWER_INSTANT
+    assert _power_mW(nvml, "gpu") == 254_000

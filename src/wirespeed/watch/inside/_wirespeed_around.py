@@ -7,13 +7,12 @@ import gc
 import sys
 import threading
 import time
-from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import Any, Callable
 
 import _wirespeed_gpu
 import _wirespeed_inside
-from _wirespeed_inside import RANK, safely
+from _wirespeed_inside import RANK, like, safely
 
 _MOST_OPTIMIZERS = 64
 _LONG_S = 5e-5
@@ -79,15 +78,6 @@ def _know_types(torch: Any) -> None:
     )
 
 
-def _like(ours: Any, original: Any) -> Any:
-    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-        with suppress(AttributeError, TypeError):
-            setattr(ours, name, getattr(original, name))
-    ours._torchdynamo_disable = True  # torch.compile runs it, and does not look into it
-    ours.__wrapped__ = original
-    return ours
-
-
 def _timed(original: Any, phase: str) -> Any:
     """Notes when `original` begins and ends."""
     rank, over, note, waits = RANK, f"-{phase}", RANK.events.append, phase == "wait"
@@ -110,7 +100,7 @@ def _timed(original: Any, phase: str) -> Any:
                 end = now()
                 note((over, end, rank.look(end) if waits else -1.0))
 
-    return _like(timed, original)
+    return like(timed, original)
 
 
 def _loading(original: Any) -> Any:
@@ -131,7 +121,7 @@ def _loading(original: Any) -> Any:
             rank.give_up(error)
         return batch
 
-    return _like(next_batch, original)
+    return like(next_batch, original)
 
 
 def _backward(original: Any, engine: Any) -> Any:
@@ -177,7 +167,7 @@ def _backward(original: Any, engine: Any) -> Any:
             rank.in_backward = armed = False
             safely(over, now(), unhook)
 
-    return _like(backward, original)
+    return like(backward, original)
 
 
 def _begun(tensors: Any, hooks: dict[int, Any] | None) -> Any:
@@ -220,7 +210,7 @@ def _joining(original: Any) -> Any:
         RANK.communicates = safely(sys.modules["torch"].distributed.get_world_size) != 1
         return result
 
-    return _like(init, original)
+    return like(init, original)
 
 
 def hook(torch: Any) -> None:
@@ -294,7 +284,7 @@ def _stepping() -> tuple[Any, Any]:
         if id(optimizer) not in rank.gradients and len(rank.gradients) < _MOST_OPTIMIZERS:
             rank.gradients[id(optimizer)] = _gradients(optimizer)
 
-    return _like(before, before), _like(after, after)
+    return like(before, before), like(after, after)
 
 
 def _collecting() -> Callable[[str, Any], None]:

@@ -18,6 +18,8 @@ from collections import deque
 from statistics import median
 from typing import Any, Callable, Iterator
 
+from _wirespeed_inside import like
+
 BEGIN, END, EDGE = "gpu", "-gpu", "gpu|"
 """Of a wait; EDGE: a step ends."""
 _MOST_FREE = 4096
@@ -296,8 +298,7 @@ def _called(original: Any, rank: Any) -> Any:
             return original(self, *args, **kwargs)
         return _between(marks, original, self, *args, **kwargs)
 
-    called._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return called
+    return like(called, original)
 
 
 def _stream_waits(original: Any, cuda: Any, rank: Any) -> Any:
@@ -312,8 +313,7 @@ def _stream_waits(original: Any, cuda: Any, rank: Any) -> Any:
             return original(self, *args, **kwargs)
         return _between(marks, original, self, *args, **kwargs)
 
-    waits._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return waits
+    return like(waits, original)
 
 
 def _trains(rank: Any) -> bool:
@@ -342,7 +342,7 @@ def _capture_begins(original: Any, rank: Any) -> Any:
             marks.capture_ends()
             raise
 
-    return capture_begin
+    return like(capture_begin, original)
 
 
 def _capture_ends(original: Any, rank: Any) -> Any:
@@ -354,4 +354,4 @@ def _capture_ends(original: Any, rank: Any) -> Any:
             if marks is not None:
                 marks.capture_ends()
 
-    return capture_end
+    return like(capture_end, original)

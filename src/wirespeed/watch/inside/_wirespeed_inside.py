@@ -129,6 +129,16 @@ def safely(work: Callable[..., Any], *args: Any) -> Any:
         return None
 
 
+def like(ours: Any, original: Any) -> Any:
+    """`ours` with the name of what it is put around."""
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        with suppress(AttributeError, TypeError):
+            setattr(ours, name, getattr(original, name))
+    ours._torchdynamo_disable = True  # torch.compile runs it, and does not look into it
+    ours.__wrapped__ = original
+    return ours
+
+
 def _torch_is_there(torch: Any) -> None:
     import _wirespeed_around
     import _wirespeed_tell
