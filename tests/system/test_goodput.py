@@ -18,10 +18,11 @@ FOR_S = 40
 BOUND_S = 200.0
 TINY = ("train", "--ranks", "2", "--model", "mine:make", "-q", "-o", "json")
 MINE = """
-import time, torch
+import os, time, torch
+PAUSE_S = float(os.environ.get("PAUSE_S", 0.05))
 class Mine(torch.nn.Sequential):
     def forward(self, batch):
-        time.sleep(0.05)
+        time.sleep(PAUSE_S)
         return super().forward(batch)
 def make():
     layers = torch.nn.Linear(64, 1024), torch.nn.Dropout(0.2), torch.nn.Linear(1024, 64)
@@ -100,14 +101,14 @@ def test_a_killed_rank_resumes_from_its_checkpoint_to_the_bit(cli, finding):
     whole = cli.folder / "whole"
     step = goodput["last_step"]
     words = (*TINY, "--for", "1h", "--checkpoint-every", f"{step}steps")
-    straight = cli.start(*words, "--checkpoint-dir", str(whole))
+    straight = cli.start(*words, "--checkpoint-dir", str(whole), env={"PAUSE_S": "0"})
     cli.until(lambda: newest(whole) == step, BOUND_S)
     straight.signal(signal.SIGINT)
     assert straight.wait().code == 130
     assert list(differences(state(whole, step), state(kept, step))) == []
 
     # The folder is not taken by accident, and is gone on with by --resume; a torn one is passed over.
-    again = (*TINY, "--for", "20s", "--checkpoint-dir", str(kept))
+    again = (*TINY, "--for", "10s", "--checkpoint-dir", str(kept))
     refused = cli(*again)
     assert refused.code == 2 and "--resume" in refused.out
     data = kept / f"step-{step}" / "rank-0.pt"

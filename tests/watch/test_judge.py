@@ -147,6 +147,46 @@ def test_whose_threads_lack_cores_since_all_wait_is_named() -> None:
     assert found({2: 1.2}, since=160) == nobody, "since later"
 
 
+def test_who_is_late_and_lacks_cores_since_the_same_step_is_accused_once() -> None:
+    faults = Fault(kind="no core", rank=2, step=60), Fault(kind="change", step=60)
+    table = simulate(Job(ranks=4, steps=200, faults=faults), 1)
+    table.use = [
+        RankUse(rank, step, 1 << 28, 1.0, 1.2 if rank == 2 and step > 60 else 0.1)
+        for rank in range(4)
+        for step in range(0, 200, 20)
+    ]
+    found = judge(table, world_size=4)
+    assert accused(found.findings) == [("WATCH-001", "rank 2")]
+    assert [one.subject for one in found.watched.changes] == ["rank 2"]
+    (seen,) = found.findings[0].evidence
+    assert "had no core 1.2 s a second, another rank's at most 0.1; steps of all ranks" in seen
+
+
+def in_rows_of(table: StepTable, steps: int) -> StepTable:
+    """As agents tell steps that are shorter than what a kilobyte a second has room for."""
+    rows = len(table.first) // steps
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        return values[..., : rows * steps].reshape(*values.shape[:-1], rows, steps).mean(-1)
+
+    table.first, table.each = table.first[: rows * steps : steps], table.each[:rows] * steps
+    table.columns = {name: mean(values) for name, values in table.columns.items()}
+    table.begin_s = table.begin_s[: rows * steps : steps]
+    return table
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_now_and_then_is_found_in_rows_of_several_steps(ranks: int, steps: int, seed: int) -> None:
+    """Two of five rows, or three, hold one that is long: nobody's noise, and one accusation."""
+    fault = Fault(kind="bursts", rank=1, step=45, every=5, size=5)
+    job = Job(ranks=ranks, steps=150, jitter=0.15, bursts=0.02, faults=(fault,))
+    found = judge(in_rows_of(simulate(job, seed), steps), world_size=ranks)
+    assert accused(found.findings) == [("WATCH-001", "rank 1")]
+    assert [abs(one.step - 45) <= 10 for one in found.watched.changes] == [True]
+
+
 def test_exposed_communication_is_told_by_group() -> None:
     traffic = Traffic(
         group="data", ranks=4, op="all_reduce", calls=3, bytes_per_step=1e6, exposed=0.05

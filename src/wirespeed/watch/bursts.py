@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -17,6 +17,8 @@ _SIGMAS, _SHARE = 5.0, 0.1
 _TIMES = (1, 2, 4, 8, 16)
 """That, and so many times that: noise has small bursts, and what is wrong larger ones."""
 _LEAST = 4
+_NEAR_ROWS = 5
+"""Between the intervals of two onsets that are one."""
 _LUCK = 1e-4 / len(_TIMES)
 _SURE = NormalDist().inv_cdf(1 - _LUCK)
 
@@ -90,3 +92,26 @@ def _burst(units: Units, unit: int, rest: Matrix, count: _Count) -> Late:
         every=every,
         natural=count.natural / (units.step_s * float(units.each.sum())),
     )
+
+
+def one_each(always: Sequence[Late], found: Sequence[Late]) -> list[Late]:
+    """Both, but one of a unit that is late in every step, and more so now and then since the same time
+    or with a period: its lateness varies, or rows hold several steps. It is told as most of it is."""
+    told = []
+    for one in always:
+        twin = next((other for other in found if _are_one(one, other)), None)
+        if twin is not None:
+            found = [other for other in found if other is not twin]
+            most = twin if twin.delay.sum() > one.delay.sum() else one
+            one = replace(most, delay=one.delay + twin.delay)
+        told.append(one)
+    return [*told, *found]
+
+
+def _are_one(one: Late, other: Late) -> bool:
+    if one.unit != other.unit or other.every > 1:
+        return one.unit == other.unit
+    if one.onset is None or other.onset is None:
+        return one.onset is other.onset
+    apart = max(one.onset.low, other.onset.low) - min(one.onset.high, other.onset.high)
+    return apart <= _NEAR_ROWS

@@ -204,8 +204,13 @@ def events_since(event: NDArray[np.bool_], each: Floats) -> tuple[Change | None,
 def _in_time(
     begins: NDArray[np.int64], at_step: NDArray[np.int64], every: int
 ) -> NDArray[np.int64]:
-    """Without the first ones that are not a whole number of periods before the next."""
-    out_of_time = np.diff(at_step[begins]) % every != 0
+    """Without the first ones that are not a whole number of periods before the next.
+
+    An event is in one of the steps of its row, whichever.
+    """
+    first, last = at_step[begins], at_step[begins + 1] - 1
+    most, least = last[1:] - first[:-1], first[1:] - last[:-1]
+    out_of_time = most // every * every < least
     return begins[int(np.argmin(out_of_time)) :]
 
 

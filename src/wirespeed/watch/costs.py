@@ -35,11 +35,17 @@ def mended(work: Matrix, blamed: Sequence[Blame]) -> Matrix:
     return well
 
 
-def cost_of_late(work: Matrix, top: Matrix, blame: Blame, base: Floats, each: Floats) -> Cost:
-    """top: the most work of any rank by row, base: the time of a step, if nothing were wrong."""
+def cost_of_late(
+    work: Matrix, top: Matrix, blame: Blame, blamed: Sequence[Blame], base: Floats, each: Floats
+) -> Cost:
+    """top: the most work of any rank by row, base: the time of a step, if nothing were wrong.
+
+    blamed: all, of which others may be of the same units.
+    """
     units, late = blame
     span = _span(late)
-    solo = np.where(late.rows, np.maximum(highest(work[list(units)]) - top, 0), 0)
+    elsewise = sum(other.delay for them, other in blamed if them == units and other is not late)
+    solo = np.where(late.rows, np.maximum(highest(work[list(units)]) - elsewise - top, 0), 0)
     return cost_of(solo[span], base[span], each[span])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from wirespeed.model.records import Finding, Status
 from wirespeed.model.watch_records import Gain, StepChange, Traffic, Watched
 from wirespeed.watch import telling
-from wirespeed.watch.bursts import bursts
+from wirespeed.watch.bursts import bursts, one_each
 from wirespeed.watch.causes import (
     Cause,
     Starved,
@@ -138,7 +138,8 @@ def _judge_work(case: _Case) -> None:
     case.explained = (highest(seen.own) - top).astype(np.float64)
     base = np.maximum(seen.step_s - case.explained, 1e-9)
     _tell_late(
-        case, [_Blamed(*one, cost_of_late(work, top, one, base, seen.each)) for one in blamed]
+        case,
+        [_Blamed(*one, cost_of_late(work, top, one, blamed, base, seen.each)) for one in blamed],
     )
     for part in parts:
         for found in causes_of(part, well, seen):
@@ -188,7 +189,17 @@ def _late(seen: OwnWork, work: Matrix, step_s: float) -> Iterator[Blame]:
 def _late_units(work: Matrix, each: Floats, step_s: float) -> list[Late]:
     units = Units(work, each, step_s)
     always = always_late(units)
-    return always + bursts(units, always)
+    found = bursts(units, always)
+    twice = {one.unit for one in always} & {one.unit for one in found}
+    if twice:  # bursts in many rows look like lateness in every step: without them it is seen
+        quiet = work.copy()
+        for one in found:
+            quiet[one.unit, one.rows] = np.nan
+        again = always_late(Units(quiet, each, step_s))
+        always = [one for one in always if one.unit not in twice]
+        always += [one for one in again if one.unit in twice]
+        found = bursts(units, always)
+    return one_each(always, found)
 
 
 def _late_nodes(seen: OwnWork, work: Matrix, step_s: float) -> Iterator[Blame]:
@@ -254,10 +265,14 @@ def _judge_job(case: _Case, traffic: Sequence[Traffic]) -> None:
     if change is not None and change.change is not None:
         subject = telling.node_of(parts[0]) if parts else ("job", "job")
         subject = ("rank", f"rank {hungry.rank}") if hungry else subject
-        case.changes.append(telling.step_change(seen, change.change, *subject))
-    if change is not None and hungry:
-        case.findings.append(telling.starved(case.table, seen, change, hungry))
-    elif change is not None and not _follows(case, change) and _is_told(seen, change, bool(parts)):
+        known = any(one.subject == subject[1] for one in _changed_then(case, change))
+        if not known:
+            case.changes.append(telling.step_change(seen, change.change, *subject))
+        if hungry:
+            _tell_starved(case, telling.starved(case.table, seen, change, hungry), known)
+    if change is None or hungry or _follows(case, change):
+        pass  # something else tells it
+    elif _is_told(seen, change, bool(parts)):
         case.findings.append(telling.changed(seen, change))
     if not parts and len(seen.own) > 1 and case.table.waits_known:
         case.findings.append(telling.exposed(seen, share, interval, traffic, _EXPOSED))
@@ -271,15 +286,32 @@ def _starved(case: _Case, change: JobChange | None) -> Starved | None:
     return starved(case.table.use, {*case.seen.ranks.tolist()}, since)
 
 
+def _tell_starved(case: _Case, told: Finding, known: bool) -> None:
+    """Of a rank that is known to be late since then it is one more thing that was seen."""
+    late = [one for one in case.findings if (one.id, one.subject) == (told.id, told.subject)]
+    if not known or not late:
+        case.findings.append(told)
+        return
+    more = f"{told.saw}; {told.costs}"
+    case.findings[case.findings.index(late[0])] = replace(
+        late[0], evidence=(*late[0].evidence, more)
+    )
+
+
+def _changed_then(case: _Case, change: JobChange) -> list[StepChange]:
+    """What is known to have changed as the whole job did."""
+    if change.change is None:
+        return []
+    at = case.seen.step_at(change.change.at)
+    return [one for one in case.changes if one.low_step - _NEAR <= at <= one.high_step + _NEAR]
+
+
 def _follows(case: _Case, change: JobChange) -> bool:
     """Whether it comes with a rank whose GPU is late since then: what its host hid before shows."""
-    if not case.table.device or change.change is None:
-        return False
-    at, grown = case.seen.step_at(change.change.at), change.after - change.before
-    return any(
-        one.low_step - _NEAR <= at <= one.high_step + _NEAR and one.after - one.before > 2 * grown
-        for one in case.changes
-        if one.subject_kind == "rank"
+    grown = change.after - change.before
+    return bool(case.table.device) and any(
+        one.subject_kind == "rank" and one.after - one.before > 2 * grown
+        for one in _changed_then(case, change)
     )
 
 

@@ -31,6 +31,8 @@ _SPREADS = 4.0
 """Who was always late must stand off the others by so many sigmas of their usual differences."""
 _LEAST_NOISE = 0.002
 """Of a step: no unit is more even."""
+_MOST_NOISE = 2.0
+"""Of other units' own noise: where two of five rows hold a burst, these are no noise of the unit's."""
 _MOST_UNITS = 256
 """Looked at closely; the latest first."""
 _OVER_ROWS = 20
@@ -71,9 +73,9 @@ class Units:
         self.excess = work - others(work)
         usual = median_over(self.excess, 1)
         self.level: Floats = np.where(np.isnan(usual), 0.0, usual)
-        self.sigma: Floats = np.maximum(
-            np.nan_to_num(noise(self.excess, each)), _LEAST_NOISE * step_s
-        )
+        own = np.nan_to_num(noise(self.excess, each))
+        theirs = others(noise(work, each)[:, None].astype(np.float32))[:, 0]
+        self.sigma: Floats = np.maximum(np.fmin(own, _MOST_NOISE * theirs), _LEAST_NOISE * step_s)
 
     def filled(self, unit: int) -> Floats:
         """Its excess, where not known its level."""
