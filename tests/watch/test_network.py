@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -56,6 +57,19 @@ def test_a_node_whose_routes_both_ways_are_slow() -> None:
 def test_a_node_that_receives_slowly() -> None:
     slow = {ends: 1e8 if ends[1] == 3 else 1e9 for ends in every_pair(1e9)}
     assert named(slow) == [("d", "receives")]
+
+
+def test_what_a_ring_asks_for_in_short_messages_is_no_slow_route() -> None:
+    """Of a real job: gloo sends to the left, and answers to the right, 60 bytes at a time."""
+    bulk = {(3, 2): 11.5e6, (2, 1): 11.1e6, (1, 0): 361e6, (0, 3): 203e6}
+    asked = {(0, 1): 5.7e3, (1, 2): 3.5e3, (2, 3): 3.9e3, (3, 0): 22.7e3}
+    uses = [use(*ends, rate, busy=6e8 / rate) for ends, rate in bulk.items()]
+    uses += [
+        replace(use(*ends, rate, busy=1e5 / rate), rtt_s=0.015) for ends, rate in asked.items()
+    ]
+    found = slow_parts(table(replace(one, seconds=2 * one.busy_s) for one in uses))
+    assert [(one.node, one.way) for one in found] == [("c", "both")]
+    assert 10 < found[0].factor < 40
 
 
 def test_one_route_is_no_node() -> None:

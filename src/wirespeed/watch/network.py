@@ -17,6 +17,9 @@ SLOW = 1.5
 _BUSY = 0.1
 """Share of the time with data under way from which its rate matters."""
 _LEAST_BYTES, _LEAST_BUSY_S = 1 << 16, 1e-3
+_LEAST_SHARE, _SEGMENT = 0.01, 1448
+"""What carries less of the bytes than the busiest route, and has less than a packet under way, carries
+short messages: it tells how long the way is, not how wide."""
 _ALIKE = 0.7
 """Of the slowest factor: of nodes that are so slow, who is so both ways counts, then who sends."""
 _SLOW_SHARE = 0.6
@@ -35,6 +38,8 @@ class Route:
     """Share of the time with data under way, of the busiest rank's connections."""
     rtt_s: float
     retransmits: int
+    sent: int
+    """Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +94,10 @@ def _routes(between: Iterable[_Ended]) -> list[Route]:
     by_ends: dict[tuple[str, str], list[LinkUse]] = defaultdict(list)
     for ends, use in between:
         by_ends[ends].append(use)
-    routes = [_route(*ends, uses) for ends, uses in by_ends.items()]
-    return [one for one in routes if one is not None]
+    each = (_route(*ends, uses) for ends, uses in by_ends.items())
+    routes = [one for one in each if one is not None]
+    least = _LEAST_SHARE * max((one.sent for one in routes), default=0)
+    return [one for one in routes if one.sent >= least or one.rate * one.rtt_s >= _SEGMENT]
 
 
 def _route(source: str, target: str, uses: Sequence[LinkUse]) -> Route | None:
@@ -104,9 +111,8 @@ def _route(source: str, target: str, uses: Sequence[LinkUse]) -> Route | None:
         total[1] += use.seconds
     share = max(of_busy / of_all for of_busy, of_all in seconds.values() if of_all > 0)
     rtt = median(u.rtt_s for u in uses)
-    return Route(
-        source, target, sent / busy, min(1.0, share), rtt, sum(u.retransmits for u in uses)
-    )
+    again = sum(u.retransmits for u in uses)
+    return Route(source, target, sent / busy, min(1.0, share), rtt, again, sent)
 
 
 def _any_slow(routes: Sequence[Route]) -> bool:
