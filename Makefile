@@ -136,7 +136,7 @@ $(BIN)/python:
 DATA := $(wildcard src/wirespeed/checks/*.yaml src/wirespeed/clusters/kube/*.yaml src/wirespeed/diagnose/rules/*.yaml)
 
 $(VENV)/.run: pyproject.toml constraints.txt $(DATA) | $(BIN)/python
-	$(PIP) install -q -c constraints.txt -e '.[torch,gpu]'
+	$(PIP) install -q -c constraints.txt -e '.[torch,gpu,watch]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(DATA) | $(BIN)/python
