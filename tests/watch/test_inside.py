@@ -503,3 +503,18 @@ def test_collectives_of_nccl_stand_in_a_recorder_of_their_own(
     assert set(seen.newest_calls()["pg_config"]) == {"control", "0"}
     del c10d._dump_nccl_trace_json  # a torch without NCCL
     assert [entry["profiling_name"] for entry in seen.recorded()["entries"]] == ["gloo:all_reduce"]
+
+
+def test_of_the_recorders_calls_only_those_of_a_step_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entries = [{"time_created_ns": at, "frames": [{"name": "step"}]} for at in (5, 10, 15)]
+    told = {"entries": entries, "pg_config": {"0": {"desc": ""}}}
+    c10d = SimpleNamespace(_dump_fr_trace_json=lambda: json.dumps(told).encode())
+    monkeypatch.setitem(
+        sys.modules, "torch", SimpleNamespace(_C=SimpleNamespace(_distributed_c10d=c10d))
+    )
+    seen: Any = load("_wirespeed_seen")
+    assert seen.recorded(10)["entries"] == entries[1:]
+    assert seen.recorded()["entries"] == entries
+    assert seen.recorded(99)["pg_config"] == {"0": {"desc": ""}}

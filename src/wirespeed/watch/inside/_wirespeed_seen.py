@@ -141,12 +141,23 @@ _RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 """torch has two flight recorders: ProcessGroupNCCL writes to one of its own, all others to the first."""
 
 
-def recorded() -> dict[str, Any]:
+def recorded(begin_ns: int = 0) -> dict[str, Any]:
+    """What both hold, of calls those since then.
+
+    The others are let go one by one as they are read: pages for all of them, which are new to the
+    process, take ten times as long as the reading.
+    """
+
+    def since(told: dict[str, Any]) -> dict[str, Any] | None:
+        return told if told.get("time_created_ns", begin_ns) >= begin_ns else None
+
     found: dict[str, Any] = {}
     for name in _RECORDERS:
         with contextlib.suppress(Exception):
-            dump = json.loads(getattr(sys.modules["torch"]._C._distributed_c10d, name)())
-            entries = [*(found.get("entries") or []), *(dump.get("entries") or [])]
+            text = getattr(sys.modules["torch"]._C._distributed_c10d, name)()
+            dump = json.loads(text, object_hook=since)
+            newer = [one for one in dump.get("entries") or [] if one is not None]
+            entries = [*(found.get("entries") or []), *newer]
             groups = {k: {**(found.get(k) or {}), **(dump.get(k) or {})} for k in _OF_GROUPS}
             found = {**found, **dump, **groups, "entries": entries}
     return found
@@ -216,7 +227,7 @@ def calls_between(begin: float, end: float) -> tuple[list[list[Any]], list[list[
     members = _members()
     kinds: list[list[Any]] = []
     found: list[list[Any]] = []
-    for entry in recorded().get("entries") or []:
+    for entry in recorded(int(begin * 1e9)).get("entries") or []:
         at = entry.get("time_created_ns", 0) / 1e9
         if begin <= at <= end:
             name, description = [*map(str, entry.get("process_group") or []), "", ""][:2]
