@@ -18,6 +18,8 @@ from wirespeed.rank.storage import folder
 
 WORDS = ("check", "--only", "storage", "-l", "quick", "--ranks", "2")
 BOUND_S = 30.0
+STARTS_S = 100.0
+"""A check begins to write, beside other tests on the same cores."""
 CLIENT, SERVER = "10.78.4.2", "10.78.4.1"
 
 
@@ -70,7 +72,7 @@ def test_a_hang_in_the_kernel_is_bounded_and_the_next_run_removes_what_was_left(
     """Who writes to a frozen file system waits in state D, which no signal ends."""
     place = ext4("512M")
     running = cli.start(*WORDS, "--data", str(place), "--timeout", "3", "-o", "json")
-    until(lambda: list(place.glob(".wirespeed*/rank-1.bin")))
+    until(lambda: list(place.glob(".wirespeed*/rank-1.bin")), "writing", bound_s=STARTS_S)
     run("fsfreeze", "-f", place)
     try:
         done = running.wait(60)
@@ -192,7 +194,8 @@ def test_nfs_whose_network_is_cut_in_the_middle(
 ) -> None:
     """Named and bounded; once the network is back, the next run removes what could not be removed."""
     running = cli.start(*WORDS, "--data", str(nfs), "--timeout", "4", "-o", "json")
-    until(lambda: list((tmp_path / "export").glob(".wirespeed*/rank-1.bin")))
+    written = tmp_path / "export"
+    until(lambda: list(written.glob(".wirespeed*/rank-1.bin")), "writing", bound_s=STARTS_S)
     run("ip", "link", "set", "ws-nfs", "down")
     done = running.wait(90)
     assert done.code == 1, done.err
