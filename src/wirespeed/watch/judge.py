@@ -15,7 +15,6 @@ from wirespeed.watch import telling
 from wirespeed.watch.bursts import bursts, one_each
 from wirespeed.watch.causes import (
     Cause,
-    Starved,
     causes_of,
     contended,
     growth,
@@ -27,7 +26,7 @@ from wirespeed.watch.change_points import Change, events_since, levels
 from wirespeed.watch.costs import Blame, Cost, cost_of, cost_of_late, mended
 from wirespeed.watch.late import MATERIAL, Late, Units, always_late
 from wirespeed.watch.memory_growth import memory_growth
-from wirespeed.watch.network import slow_parts
+from wirespeed.watch.network import SlowPart, slow_parts
 from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, own_work
 from wirespeed.watch.places import place_of, synchronising
 from wirespeed.watch.steps import StepTable
@@ -261,41 +260,39 @@ def _judge_job(case: _Case, traffic: Sequence[Traffic]) -> None:
             )
         )
     change = job_change(seen, case.explained, seen.own)
-    hungry = _starved(case, change) if not parts else None
-    if change is not None and change.change is not None:
-        subject = telling.node_of(parts[0]) if parts else ("job", "job")
-        subject = ("rank", f"rank {hungry.rank}") if hungry else subject
-        known = any(one.subject == subject[1] for one in _changed_then(case, change))
-        if not known:
-            case.changes.append(telling.step_change(seen, change.change, *subject))
-        if hungry:
-            _tell_starved(case, telling.starved(case.table, seen, change, hungry), known)
-    if change is None or hungry or _follows(case, change):
-        pass  # something else tells it
-    elif _is_told(seen, change, bool(parts)):
-        case.findings.append(telling.changed(seen, change))
+    if change is not None:
+        _tell_change(case, change, parts)
     if not parts and len(seen.own) > 1 and case.table.waits_known:
         case.findings.append(telling.exposed(seen, share, interval, traffic, _EXPOSED))
 
 
-def _starved(case: _Case, change: JobChange | None) -> Starved | None:
-    """Whose threads lack cores since steps of all ranks take longer."""
-    if change is None or change.change is None:
-        return None
-    since = case.seen.step_at(change.change.at)
-    return starved(case.table.use, {*case.seen.ranks.tolist()}, since)
+def _tell_change(case: _Case, change: JobChange, parts: Sequence[SlowPart]) -> None:
+    """Of steps of all ranks: who lacks cores since then, else that they take longer."""
+    seen, hungry = case.seen, None
+    if change.change is not None:
+        since = seen.step_at(change.change.at)
+        if not parts:
+            hungry = starved(case.table.use, {*seen.ranks.tolist()}, since)
+        kind, name = telling.node_of(parts[0]) if parts else ("job", "job")
+        if hungry is not None:
+            kind, name = "rank", f"rank {hungry.rank}"
+        known = any(one.subject == name for one in _changed_then(case, change))
+        if not known:
+            case.changes.append(telling.step_change(seen, change.change, kind, name))
+        if hungry is not None:
+            _tell_starved(case, telling.starved(case.table, seen, change, hungry), known)
+    if hungry is None and not _follows(case, change) and _is_told(seen, change, bool(parts)):
+        case.findings.append(telling.changed(seen, change))
 
 
 def _tell_starved(case: _Case, told: Finding, known: bool) -> None:
     """Of a rank that is known to be late since then it is one more thing that was seen."""
-    late = [one for one in case.findings if (one.id, one.subject) == (told.id, told.subject)]
-    if not known or not late:
-        case.findings.append(told)
-        return
-    more = f"{told.saw}; {told.costs}"
-    case.findings[case.findings.index(late[0])] = replace(
-        late[0], evidence=(*late[0].evidence, more)
-    )
+    for index, one in enumerate(case.findings):
+        if known and (one.id, one.subject) == (told.id, told.subject):
+            more = f"{told.saw}; {told.costs}"
+            case.findings[index] = replace(one, evidence=(*one.evidence, more))
+            return
+    case.findings.append(told)
 
 
 def _changed_then(case: _Case, change: JobChange) -> list[StepChange]:
