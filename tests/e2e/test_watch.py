@@ -56,6 +56,11 @@ def test_a_command_that_never_trains_is_unknown_and_ends_as_it_ends(cli: Any) ->
     assert cli(*LAUNCH, "2", "--", "sh", "-c", "exit 7").code == 7
 
 
+def test_why_the_job_ended_comes_before_what_the_watch_says(cli: Any) -> None:
+    cli(*LAUNCH, "2", "--", sys.executable, "-c", "import no_such_module")
+    assert [one["id"] for one in cli.run()["findings"]] == ["DIED-001", "PY-020", "WATCH-014"]
+
+
 @pytest.mark.parametrize("how", [("--dry-run",), ("-o", "sh"), ("-o", "yaml")])
 def test_what_is_written_down_is_not_watched(
     cli: Any, says_clearly: Any, how: tuple[str, ...]

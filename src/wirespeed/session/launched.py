@@ -94,8 +94,10 @@ class Launched:
         code = worst_code(end)
         if code not in (0, 130):
             said = log_findings(self._folder.log_path(0).parent)
-            # Where no rank started, the engine's own words are the cause, and its end follows.
-            findings = [*findings, *said] if end.nodes else [*said, *findings]
+            # Where no rank started, the engine's own words are the cause, and its end follows. What a
+            # watch warns of has not ended the job.
+            first = [one for one in findings if one.status == "fail" and end.nodes]
+            findings = [*first, *said, *(one for one in findings if one not in first)]
         run = self._run(end.nodes, [*self._findings, *findings], code)
         if run.findings or run.watched:
             tell_run(run)
