@@ -518,3 +518,6 @@ def test_of_the_recorders_calls_only_those_of_a_step_are_kept(
     assert seen.recorded(10)["entries"] == entries[1:]
     assert seen.recorded()["entries"] == entries
     assert seen.recorded(99)["pg_config"] == {"0": {"desc": ""}}
+    entries[0]["time_created_ns"] = None  # as nobody writes it
+    assert len(seen.recorded(10)["entries"]) == 3
+    assert len(seen.newest_calls()["entries"]) == 3

@@ -158,6 +158,7 @@ def test_who_is_late_and_lacks_cores_since_the_same_step_is_accused_once() -> No
     found = judge(table, world_size=4)
     assert accused(found.findings) == [("WATCH-001", "rank 2")]
     assert [one.subject for one in found.watched.changes] == ["rank 2"]
+    assert found.findings[0].status == "fail"
     (seen,) = found.findings[0].evidence
     assert "had no core 1.2 s a second, another rank's at most 0.1; steps of all ranks" in seen
 
@@ -185,6 +186,34 @@ def test_now_and_then_is_found_in_rows_of_several_steps(ranks: int, steps: int, 
     found = judge(in_rows_of(simulate(job, seed), steps), world_size=ranks)
     assert accused(found.findings) == [("WATCH-001", "rank 1")]
     assert [abs(one.step - 45) <= 10 for one in found.watched.changes] == [True]
+
+
+@pytest.mark.parametrize("seed", [2, 4, 8, 11])
+def test_a_steady_lateness_counts_beside_bursts_that_are_more(seed: int) -> None:
+    table = simulate(Job(ranks=2, steps=300), seed)
+    dice, extra = np.random.default_rng(seed), np.full(300, 0.008)
+    for step in np.nonzero(dice.random(300) < 0.04)[0]:
+        extra[step] += dice.exponential(0.25)
+    for name in ("step", "forward"):
+        table.columns[name][1] += extra.astype(np.float32)
+    table.columns["step"][:] = table.columns["step"].max(axis=0)
+    own = table.columns["step"] - table.columns["blocked"]
+    table.columns["blocked"][0] += np.maximum(own[0] - (own[1] - extra), 0).astype(np.float32)
+    found = judge(table, world_size=2).findings
+    assert ("WATCH-001", "rank 1") in accused(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rank_that_is_only_noisy_is_not_accused(seed: int) -> None:
+    """Its own differences from step to step are its noise; nothing of them stands off."""
+    table = simulate(Job(ranks=8, steps=300, jitter=0.005, bursts=0.0), seed)
+    work = table.columns["step"] - table.columns["blocked"]
+    noisy = work[0] * np.exp(np.random.default_rng(seed).normal(0, 0.25, 300)) - work[0]
+    table.columns["forward"][0] += noisy
+    work[0] += noisy
+    table.columns["step"][:] = work.max(axis=0) + 0.02
+    table.columns["blocked"][:] = table.columns["step"] - work
+    assert [one for one in accused(judge(table, world_size=8).findings) if one[1] != "job"] == []
 
 
 def test_exposed_communication_is_told_by_group() -> None:

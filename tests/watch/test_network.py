@@ -72,6 +72,17 @@ def test_what_a_ring_asks_for_in_short_messages_is_no_slow_route() -> None:
     assert 10 < found[0].factor < 40
 
 
+def test_a_slow_route_that_carries_little_is_found_beside_what_carries_much() -> None:
+    """As of a pipeline beside its data-parallel groups; a policer drops, and keeps no queue."""
+    pairs = every_pair(1e9)
+    uses = [use(*ends, rate, busy=1.0) for ends, rate in pairs.items() if sum(ends) == 3]
+    uses += [use(*ends, rate, busy=0.005) for ends, rate in pairs.items() if sum(ends) != 3]
+    slow = replace(use(1, 3, 2e6, busy=2.5), rtt_s=0.0001)
+    uses = [one for one in uses if (one.rank, one.peer) != (1, slow.peer)] + [slow]
+    found = slow_parts(table(replace(one, seconds=2 * one.busy_s) for one in uses))
+    assert [(one.route.source, one.route.target) for one in found] == [("b", "d")]
+
+
 def test_one_route_is_no_node() -> None:
     assert named(every_pair(1e9) | {(0, 3): 1e8}) == [("a -> d", "")]
 

@@ -103,7 +103,7 @@ def one_each(always: Sequence[Late], found: Sequence[Late]) -> list[Late]:
         if twin is not None:
             found = [other for other in found if other is not twin]
             most = twin if twin.delay.sum() > one.delay.sum() else one
-            one = replace(most, delay=one.delay + twin.delay)
+            one = replace(most, delay=one.delay + twin.delay, steady_s=one.typical_s)
         told.append(one)
     return [*told, *found]
 

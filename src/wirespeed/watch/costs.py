@@ -45,13 +45,13 @@ def cost_of_late(
     units, late = blame
     span = _span(late)
     elsewise = sum(other.delay for them, other in blamed if them == units and other is not late)
-    solo = np.where(late.rows, np.maximum(highest(work[list(units)]) - elsewise - top, 0), 0)
+    solo = np.where(late.delay > 0, np.maximum(highest(work[list(units)]) - elsewise - top, 0), 0)
     return cost_of(solo[span], base[span], each[span])
 
 
 def _span(late: Late) -> slice:
     """Rows over which its cost is told: from its onset to its end."""
-    begin = int(np.argmax(late.rows)) if late.onset is not None else 0
+    begin = int(np.argmax(late.delay > 0)) if late.onset is not None else 0
     return slice(begin, late.over if late.over >= 0 else None)
 
 

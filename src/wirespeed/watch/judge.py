@@ -239,7 +239,8 @@ def _tell_late(case: _Case, blamed: Sequence[_Blamed]) -> None:
 def _matters(one: _Blamed, step_s: float) -> bool:
     if one.cost.low - 1 - one.late.natural >= MATERIAL:
         return True
-    return not one.late.bursts and one.late.typical_s >= _LATE_SHARE * step_s
+    steady_s = one.late.steady_s if one.late.bursts else one.late.typical_s
+    return steady_s >= _LATE_SHARE * step_s
 
 
 def _judge_job(case: _Case, traffic: Sequence[Traffic]) -> None:
@@ -290,7 +291,7 @@ def _tell_starved(case: _Case, told: Finding, known: bool) -> None:
     for index, one in enumerate(case.findings):
         if known and (one.id, one.subject) == (told.id, told.subject):
             more = f"{told.saw}; {told.costs}"
-            case.findings[index] = replace(one, evidence=(*one.evidence, more))
+            case.findings[index] = replace(one, status=told.status, evidence=(*one.evidence, more))
             return
     case.findings.append(told)
 

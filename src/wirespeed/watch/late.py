@@ -32,7 +32,8 @@ _SPREADS = 4.0
 _LEAST_NOISE = 0.002
 """Of a step: no unit is more even."""
 _MOST_NOISE = 2.0
-"""Of other units' own noise: where two of five rows hold a burst, these are no noise of the unit's."""
+"""Of other units' own noise, in rows of several steps: where two of five hold a burst, these are no
+noise of the unit's."""
 _MOST_UNITS = 256
 """Looked at closely; the latest first."""
 _OVER_ROWS = 20
@@ -58,6 +59,8 @@ class Late:
     """Bursts come every so many steps; 0: irregularly."""
     natural: float = 0.0
     """Share of the time that bursts of another unit cost as a rule."""
+    steady_s: float = 0.0
+    """Of it in every step, where it is told as bursts."""
 
     @property
     def typical_s(self) -> float:
@@ -74,8 +77,10 @@ class Units:
         usual = median_over(self.excess, 1)
         self.level: Floats = np.where(np.isnan(usual), 0.0, usual)
         own = np.nan_to_num(noise(self.excess, each))
-        theirs = others(noise(work, each)[:, None].astype(np.float32))[:, 0]
-        self.sigma: Floats = np.maximum(np.fmin(own, _MOST_NOISE * theirs), _LEAST_NOISE * step_s)
+        if np.median(each) > 1:
+            theirs = others(noise(work, each)[:, None].astype(np.float32))[:, 0]
+            own = np.fmin(own, _MOST_NOISE * theirs)
+        self.sigma: Floats = np.maximum(own, _LEAST_NOISE * step_s)
 
     def filled(self, unit: int) -> Floats:
         """Its excess, where not known its level."""

@@ -18,8 +18,8 @@ _BUSY = 0.1
 """Share of the time with data under way from which its rate matters."""
 _LEAST_BYTES, _LEAST_BUSY_S = 1 << 16, 1e-3
 _LEAST_SHARE, _SEGMENT = 0.01, 1448
-"""What carries less of the bytes than the busiest route, and has less than a packet under way, carries
-short messages: it tells how long the way is, not how wide."""
+"""What carries less of the bytes than the way back, and has less than a packet under way, carries short
+messages that answer: it tells how long the way is, not how wide."""
 _ALIKE = 0.7
 """Of the slowest factor: of nodes that are so slow, who is so both ways counts, then who sends."""
 _SLOW_SHARE = 0.6
@@ -96,8 +96,12 @@ def _routes(between: Iterable[_Ended]) -> list[Route]:
         by_ends[ends].append(use)
     each = (_route(*ends, uses) for ends, uses in by_ends.items())
     routes = [one for one in each if one is not None]
-    least = _LEAST_SHARE * max((one.sent for one in routes), default=0)
-    return [one for one in routes if one.sent >= least or one.rate * one.rtt_s >= _SEGMENT]
+    back = {(one.target, one.source): _LEAST_SHARE * one.sent for one in routes}
+    return [
+        one
+        for one in routes
+        if one.sent >= back.get((one.source, one.target), 0) or one.rate * one.rtt_s >= _SEGMENT
+    ]
 
 
 def _route(source: str, target: str, uses: Sequence[LinkUse]) -> Route | None:

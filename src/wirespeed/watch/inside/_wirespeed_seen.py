@@ -149,7 +149,8 @@ def recorded(begin_ns: int = 0) -> dict[str, Any]:
     """
 
     def since(told: dict[str, Any]) -> dict[str, Any] | None:
-        return told if told.get("time_created_ns", begin_ns) >= begin_ns else None
+        at = told.get("time_created_ns")
+        return told if not isinstance(at, int) or at >= begin_ns else None
 
     found: dict[str, Any] = {}
     for name in _RECORDERS:
@@ -228,7 +229,8 @@ def calls_between(begin: float, end: float) -> tuple[list[list[Any]], list[list[
     kinds: list[list[Any]] = []
     found: list[list[Any]] = []
     for entry in recorded(int(begin * 1e9)).get("entries") or []:
-        at = entry.get("time_created_ns", 0) / 1e9
+        at_ns = entry.get("time_created_ns")
+        at = at_ns / 1e9 if isinstance(at_ns, int) else 0.0
         if begin <= at <= end:
             name, description = [*map(str, entry.get("process_group") or []), "", ""][:2]
             operation, sizes = str(entry.get("profiling_name")), entry.get("input_sizes") or []
