@@ -40,7 +40,7 @@ test-cluster: $(VENV)/.system ## Kubernetes, on the cluster that KUBECONFIG name
 	$(BIN)/pytest tests/system -m "cluster and quiet" $(TIMES) $(OWN) || $(call alone,cluster and quiet,$(OWN))
 
 test-machine: $(VENV)/.system ## network namespaces, ssh, MPI, Slurm, images, browser
-	@$(BIN)/pytest tests/system $(call marked,system) -m "system and not (cluster or quiet or hostile)" -n 4 --dist worksteal $(TIMES) || $(call alone,system)
+	@$(BIN)/pytest tests/system $(call marked,system) -m "system and not (cluster or quiet or hostile)" -n 3 --dist worksteal $(TIMES) || $(call alone,system)
 
 test-quiet: $(VENV)/.system ## what compares speeds: it has the machine for itself
 	$(BIN)/pytest tests/lab tests/system -m "system and quiet and not cluster" $(TIMES) || $(call alone,system and quiet and not cluster)
