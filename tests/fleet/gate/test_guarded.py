@@ -23,12 +23,12 @@ def worker(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 def test_what_hangs_is_named_and_the_rule_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     worker(monkeypatch, """say('{"doing": "reading the node"}'); time.sleep(60)""")
     began = time.monotonic()
-    told = answered("n1", PROLOG, 0.4)
-    assert time.monotonic() - began < 1.5
+    told = answered("n1", PROLOG, 1.0)
+    assert time.monotonic() - began < 3
     assert (told.act, told.health, told.refuses) == ("pass", "unknown", False)
     assert "reading the node: no end within its time" in told.why
     assert told.problems
-    failing = answered("n1", Rules(purpose="slurm-prolog", unknown="fail"), 0.4)
+    failing = answered("n1", Rules(purpose="slurm-prolog", unknown="fail"), 1.0)
     assert (failing.act, failing.refuses) == ("hold", False), "nobody was counted"
 
 
