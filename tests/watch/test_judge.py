@@ -159,6 +159,8 @@ def test_who_is_late_and_lacks_cores_since_the_same_step_is_accused_once() -> No
     assert accused(found.findings) == [("WATCH-001", "rank 2")]
     assert [one.subject for one in found.watched.changes] == ["rank 2"]
     assert found.findings[0].status == "fail"
+    assert "times slower for it" in found.findings[0].costs
+    assert "; beyond that steps take 1." in found.findings[0].costs
     (seen,) = found.findings[0].evidence
     assert "had no core 1.2 s a second, another rank's at most 0.1; steps of all ranks" in seen
 

@@ -137,3 +137,15 @@ def test_a_block_with_next_to_no_time_of_its_own_does_not_widen_the_interval() -
     base = np.where(np.arange(len(ONES)) < len(ONES) // 10, 1e-9, 0.02)
     cost = cost_of(np.full(len(ONES), 0.01), base, ONES)
     assert cost.low <= cost.ratio <= cost.high < 3
+
+
+def test_events_of_rows_of_several_steps_are_in_time_whichever_step_they_are_in() -> None:
+    """Every fifth step from 90 on, two steps to a row up to 100: the first is in the row of 90."""
+    each = np.array([2.0] * 50 + [1.0] * 50)
+    begins = np.concatenate(([0], np.cumsum(each)))[:-1]
+    event = np.zeros(100, np.bool_)
+    for step in range(90, 150, 5):
+        event[int(np.searchsorted(begins, step, "right")) - 1] = True
+    onset, every = events_since(event, each)
+    assert onset is not None
+    assert (every, begins[onset.at]) == (5, 90)

@@ -290,8 +290,8 @@ def _tell_starved(case: _Case, told: Finding, known: bool) -> None:
     """Of a rank that is known to be late since then it is one more thing that was seen."""
     for index, one in enumerate(case.findings):
         if known and (one.id, one.subject) == (told.id, told.subject):
-            more = f"{told.saw}; {told.costs}"
-            case.findings[index] = replace(one, status=told.status, evidence=(*one.evidence, more))
+            costs, evidence = f"{one.costs}; beyond that {told.costs}", (*one.evidence, told.saw)
+            case.findings[index] = replace(one, status=told.status, costs=costs, evidence=evidence)
             return
     case.findings.append(told)
 
