@@ -55,14 +55,16 @@ class Training:
     def __init__(self) -> None:
         self.steps: Any = load("_wirespeed_steps").Steps(0.0)
         self.at = self.ready = self.cpu = 0.0
+        self.elements: float | None = None
+        """Of a batch."""
 
-    def note(self, what: str, *values: float) -> None:
+    def note(self, what: str, *values: float | None) -> None:
         self.steps.take([(what, self.at, *(values or (-1.0,)))])
 
     def spend(self, what: str, seconds: float) -> None:
         self.note(what)
         self.at += seconds
-        self.note(f"-{what}")
+        self.note(f"-{what}", -1.0, self.elements)
 
     def backward(self, *, wait_s: float = 0.0) -> None:
         self.note("backward")
@@ -104,8 +106,8 @@ def test_a_step_is_cut_into_its_parts(job: Training) -> None:
     want |= {"optimizer": 0.01, "checkpoint": 0.0, "load": -1.0, "cpu": -1.0}
     assert {name: found[name] for name in want} == pytest.approx(want)
     assert job.steps.at.phase == ""
-    job.note("load", 64.0)
     job.note("gc", 0.003)
+    job.elements = 64.0
     job.step()
     assert (job.row()["load"], job.row()["gc"], job.row()["cpu"]) == pytest.approx(
         (64, 0.003, 0.01)
@@ -238,6 +240,50 @@ def test_a_fault_of_ours_ends_the_watching_and_nothing_else(inside: Any, around:
     assert around._timed(len, "checkpoint")("four") == 4
     inside.RANK.activate()
     assert not inside.RANK.thread and not inside.RANK.events
+
+
+def test_where_autograd_is_done_is_noted_once_a_backward_and_no_loss_is_changed(
+    inside: Any, around: Any
+) -> None:
+    torch = pytest.importorskip("torch")
+    engine, rank = torch.autograd.Variable._execution_engine, inside.RANK
+    backward = around._backward(torch.autograd.backward, engine, torch.empty(0))
+    rank.communicates = True
+
+    def noted() -> list[str]:
+        found = [event[0] for event in rank.events]
+        rank.events.clear()
+        return found
+
+    weights = torch.ones(4, 2, requires_grad=True)
+    kept = (weights * weights).sum()
+    for positional, named in (((), {"retain_graph": True}), ((None, True), {}), ((), {})):
+        backward(kept, *positional, **named)
+        assert noted() == ["backward", "sync", "-backward"], (positional, named)
+    part, whole = ((weights * weights).unbind(1)[1] for _ in range(2))
+    for one in (weights.sum(), torch.ones(1, requires_grad=True), part.sum(), whole):
+        backward([one], [torch.ones_like(one)])
+        assert noted() == ["backward", "sync", "-backward"] and not one._backward_hooks
+    with pytest.raises(RuntimeError, match="second time"):
+        backward(kept)
+    assert noted()[-1] == "-backward"
+    with pytest.raises(AssertionError):
+        backward(["no tensor"])
+    assert not rank.hurt
+
+
+def test_a_batch_tells_its_elements_and_an_end_of_the_data_none(inside: Any, around: Any) -> None:
+    torch = pytest.importorskip("torch")
+    batches = iter([{"x": [torch.zeros(3, 4), torch.zeros(2)]}])
+
+    def next_batch(_: object) -> object:
+        return next(batches)
+
+    loading = around._loading(next_batch)
+    loading(None)
+    with pytest.raises(StopIteration):
+        loading(None)
+    assert [event[3] for event in inside.RANK.events if event[0] == "-data"] == [14.0, None]
 
 
 def test_a_step_by_hand_never_raises(inside: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,14 +436,16 @@ def test_the_kernels_account_is_looked_at_seldom(
         return b"5 %d 3\n" % (looks[0] * 10**9)
 
     monkeypatch.setattr(inside.os, "pread", pread)
-    assert rank.look(60.0) == -1 and looks == [0]  # there are cores enough
+    ends = (60.0, 60.05, 60.11)
+    for at in ends:
+        rank.end("-optimizer", at)
+        assert rank.look_at == float("inf")  # there are cores enough: within waits none
     rank.look_every_s = 0.0
-    assert [rank.look(60 + ms / 1e3) for ms in (0, 0.2, 11, 14)] == [1, -1, 2, -1]
-    rank.end("-optimizer", 60.022)
-    rank.look_every_s = float("inf")
-    rank.end("-optimizer", 60.06)
-    rank.end("-optimizer", 60.08)
-    assert [event[2] for event in rank.events] == [3, -1, 4]
+    rank.end("-optimizer", 60.15)
+    due = [60.15 + ms / 1e3 for ms in (10, 31, 40, 70)]
+    assert [rank.look(at) for at in due if at >= rank.look_at] == [4, 5]
+    rank.end("-optimizer", 60.23)
+    assert [event[2] for event in rank.events] == [1, -1, 2, 3, -1]
 
 
 def test_garbage_is_noted_by_its_time_whatever_its_age(inside: Any, around: Any) -> None:
@@ -508,7 +556,9 @@ def test_collectives_of_nccl_stand_in_a_recorder_of_their_own(
 def test_of_the_recorders_calls_only_those_of_a_step_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    entries = [{"time_created_ns": at, "frames": [{"name": "step"}]} for at in (5, 10, 15)]
+    entries: list[dict[str, Any]] = [
+        {"time_created_ns": at, "frames": [{"name": "step"}]} for at in (5, 10, 15)
+    ]
     told = {"entries": entries, "pg_config": {"0": {"desc": ""}}}
     c10d = SimpleNamespace(_dump_fr_trace_json=lambda: json.dumps(told).encode())
     monkeypatch.setitem(

@@ -15,6 +15,10 @@ import _wirespeed_inside
 from _wirespeed_inside import RANK, like, safely
 
 _MOST_OPTIMIZERS = 64
+_KEEP = ("retain_graph", "create_graph")
+_LET_GO = ((), (None,), (False,), (None, False), (False, False))
+"""Arguments 1 and 2 after the tensors, where what computed the loss is not gone through again."""
+_COMPILED = "torch._dynamo.compiled_autograd"
 _LONG_S = 5e-5
 """Of a garbage collection; shorter ones, as those of young objects are by default, are not noted."""
 
@@ -62,12 +66,7 @@ _EXPONENTS: dict[Any, tuple[Any, int]] = {}
 """By torch's type: what reads its bits, and the exponent of what is no finite number."""
 
 
-_PLAIN: set[type] = set()
-"""torch's tensor, but no class made of it."""
-
-
 def _know_types(torch: Any) -> None:
-    _PLAIN.add(torch.Tensor)
     _EXPONENTS.update(
         {
             torch.float64: (ctypes.c_uint64.from_address, 0x7FF << 52),
@@ -83,9 +82,9 @@ def _timed(original: Any, phase: str) -> Any:
     rank, over, note, waits = RANK, f"-{phase}", RANK.events.append, phase == "wait"
 
     def timed(*args: Any, **kwargs: Any) -> Any:
-        here = rank.thread == _ident()
-        marks = rank.marks if waits and (here or rank.autograd == _ident()) else None
-        if not here and marks is None:
+        own, marks = _ident(), rank.marks if waits else None
+        here = rank.thread == own
+        if not here and (marks is None or rank.autograd != own):
             return original(*args, **kwargs)
         if here:
             note((phase, now(), -1.0))
@@ -98,7 +97,7 @@ def _timed(original: Any, phase: str) -> Any:
                 marks.end()
             if here:
                 end = now()
-                note((over, end, rank.look(end) if waits else -1.0))
+                note((over, end, rank.look(end) if waits and end >= rank.look_at else -1.0))
 
     return like(timed, original)
 
@@ -111,25 +110,24 @@ def _loading(original: Any) -> Any:
         if rank.thread != _ident():
             return original(self)
         note(("data", now(), -1.0))
+        end, elements = 0.0, None
         try:
             batch = original(self)
+            end = now()
+            elements = safely(_elements, batch)
+            return batch
         finally:
-            note(("-data", now(), -1.0))
-        try:
-            note(("load", 0.0, _elements(batch)))
-        except Exception as error:
-            rank.give_up(error)
-        return batch
+            note(("-data", end or now(), -1.0, elements))
 
     return like(next_batch, original)
 
 
-def _backward(original: Any, engine: Any) -> Any:
+def _backward(original: Any, engine: Any, carrier: Any) -> Any:
     """Of `torch.autograd.backward`: when it begins, when autograd's own work is done, when it ends.
 
     Callbacks that are queued during a backward run when autograd's work is done, in the order in
     which they were queued. Ours is queued first, by a hook of the loss; those of DDP and FSDP, which
-    wait for their last buckets, come after it.
+    wait for their last buckets, come after it. `carrier` is a tensor of ours that holds this hook.
     """
     rank, note, armed = RANK, RANK.events.append, False
 
@@ -146,11 +144,11 @@ def _backward(original: Any, engine: Any) -> Any:
         if rank.ends_backward:
             rank.end("-backward", end)
         else:
-            note(("-backward", end, rank.look(end), 0, -1.0))
+            note(("-backward", end, rank.look(end) if end >= rank.look_at else -1.0, 0, -1.0))
         if unhook is not None:
             unhook()
 
-    hooks = {0: begins}
+    carrier._backward_hooks = {0: begins}
 
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal armed
@@ -158,9 +156,13 @@ def _backward(original: Any, engine: Any) -> Any:
             safely(rank.activate)
         if rank.thread != _ident() or rank.in_backward:
             return original(tensors, *args, **kwargs)
-        rank.in_backward, armed = True, rank.communicates and not _compiles_autograd()
+        compiling = sys.modules.get(
+            _COMPILED
+        )  # a hook of ours would be compiled, which it cannot be
+        compiles = compiling is not None and getattr(compiling, "compiled_autograd_enabled", False)
+        rank.in_backward, armed = True, rank.communicates and not compiles
         note(("backward", now(), -1.0))
-        unhook = safely(_begun, tensors, hooks if armed else None)
+        unhook = safely(_begun, tensors, carrier if armed else None, args, kwargs)
         try:
             return original(tensors, *args, **kwargs)
         finally:
@@ -170,35 +172,19 @@ def _backward(original: Any, engine: Any) -> Any:
     return like(backward, original)
 
 
-def _begun(tensors: Any, hooks: dict[int, Any] | None) -> Any:
-    """A backward: what takes its hooks away again."""
+def _begun(tensors: Any, carrier: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A backward. What computed the loss gets the carrier's hook, where there is one, and is gone after
+    it; where it is gone through again, the loss gets it: what takes it away then."""
     loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
     if _is_bad(loss):
         RANK.events.append(("bad", 0.0))
-    return _hook_loss(loss, hooks) if hooks else None
-
-
-def _compiles_autograd() -> bool:
-    """Then a hook of ours would be compiled, too, which it cannot be."""
-    compiling = sys.modules.get("torch._dynamo.compiled_autograd")
-    return bool(getattr(compiling, "compiled_autograd_enabled", False))
-
-
-def _hook_loss(loss: Any, hooks: dict[int, Any]) -> Any:
-    """Have `hooks` called when the backward of `loss` begins; what takes them away again.
-
-    `Tensor.register_hook` does the same with a dictionary and a handle of its own for each loss, which
-    takes a step 25 µs more.
-    """
-    if not getattr(loss, "requires_grad", False):
+    if carrier is None or not getattr(loss, "requires_grad", False):
         return None
-    if type(loss) not in _PLAIN or loss._backward_hooks is not None:
-        return loss.register_hook(hooks[0]).remove
-    loss._backward_hooks = hooks
     node = loss.grad_fn
-    if node is not None:
-        node._register_hook_dict(loss)
-    return lambda: setattr(loss, "_backward_hooks", None)
+    if node is None or args[1:3] not in _LET_GO or any(map(kwargs.get, _KEEP)):
+        return loss.register_hook(carrier._backward_hooks[0]).remove
+    node._register_hook_dict(carrier)  # a fifth of what a hook and a handle of its own take
+    return None
 
 
 def _joining(original: Any) -> Any:
@@ -226,7 +212,8 @@ def hook(torch: Any) -> None:
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
     autograd = torch.autograd
-    autograd.backward = _backward(autograd.backward, autograd.Variable._execution_engine)
+    engine = autograd.Variable._execution_engine
+    autograd.backward = _backward(autograd.backward, engine, torch.empty(0))
     loader = torch.utils.data.dataloader._BaseDataLoaderIter
     loader.__next__ = _loading(loader.__next__)
     torch.save = torch.serialization.save = _timed(torch.save, "checkpoint")

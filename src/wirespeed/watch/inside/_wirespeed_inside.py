@@ -20,7 +20,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Callable
 
-_SOON_S, _WELL_S = 1e-2, 5e-2
+_SOON_S, _WELL_S = 3e-2, 1e-1
 """A look at the kernel's account takes 20 to 35 µs of a training, whose caches are cold for it: none is
 taken so soon after another where the rank lacks cores, and where it has enough."""
 _MOST_EVENTS = 200_000
@@ -48,6 +48,8 @@ class Rank:
         """Whether there are other ranks that a backward may wait for."""
         self.look_every_s = math.inf
         """Seconds between looks within waits, whether there was no core to go on; inf: none."""
+        self.look_at = math.inf
+        """When the next of these is due."""
         self.ends_backward = False
         """A step is a backward."""
         self.events: deque[tuple[Any, ...]] = deque(maxlen=_MOST_EVENTS)
@@ -70,9 +72,9 @@ class Rank:
         self.hurt, self.thread = repr(error)[:200], 0
 
     def look(self, at: float) -> float:
-        """Seconds that the thread had no core by then; negative: it is not looked at."""
-        every_s = self.look_every_s
-        return self._ready.total(at, max(every_s, _SOON_S)) if every_s < math.inf else -1.0
+        """Seconds that the thread had no core by then; negative: the kernel does not tell."""
+        self.look_at = at + max(self.look_every_s, _SOON_S)
+        return self._ready.total(at, 0.0)
 
     def computed(self) -> None:
         """Autograd's own work of a backward is done. On GPUs a thread of autograd's calls this, with the
@@ -86,7 +88,9 @@ class Rank:
         """Of what may end a step."""
         if self.marks is not None:
             self.marks.edge()
-        lacked = self._ready.total(at, _SOON_S if self.look_every_s < math.inf else _WELL_S)
+        every_s, ready = self.look_every_s, self._ready
+        lacked = ready.total(at, _SOON_S if every_s < math.inf else _WELL_S)
+        self.look_at = ready.read_at + max(every_s, _SOON_S)
         self.events.append((what, at, lacked, by, time.thread_time()))
 
     def step_by_hand(self) -> None:
@@ -103,13 +107,13 @@ class _Ready:
         self._file = -1
         with suppress(OSError):
             self._file = os.open(f"/proc/self/task/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        self._read_at = 0.0
+        self.read_at = 0.0
 
     def total(self, at: float, soon: float) -> float:
         """By now, which is `at`; negative: `soon` after the last look, or the kernel does not tell."""
-        if at - self._read_at < soon or self._file < 0:
+        if at - self.read_at < soon or self._file < 0:
             return -1.0
-        self._read_at = at
+        self.read_at = at
         try:
             return int(os.pread(self._file, 80, 0).split()[1]) / 1e9
         except (OSError, ValueError, IndexError):

@@ -48,10 +48,10 @@ Event = tuple[Any, ...]
 """(what, when, …), times by `time.perf_counter`:
 
 - a phase, or `-` and the phase where it ends; seconds that the thread had no core by then, negative:
-  not looked at. Then for an `-optimizer` its identity, and for what may end a step the CPU time of the
-  thread by then, negative: not read;
+  not looked at. Then for a `-data` the elements of its batch, or None; for an `-optimizer` its identity,
+  and for what may end a step the CPU time of the thread by then, negative: not read;
 - `step`, which ends one by the program's own word: seconds as above, 0, CPU time;
-- `load`, elements of a batch; `gc`, seconds; `bad`: the loss of the backward that follows is no number;
+- `gc`, seconds; `bad`: the loss of the backward that follows is no number;
 - marks of the GPU (`_wirespeed_gpu`), with CUDA's event.
 """
 
@@ -115,8 +115,6 @@ class Steps:
                 self._leave(_OVER[kind], event)
             elif kind in PHASES:
                 self._enter(kind, when, event[2])
-            elif kind == "load":
-                self._row[LOAD] = max(self._row[LOAD], 0.0) + event[2]
             elif kind == "gc":
                 self._row[GC] += event[2]
             elif kind in _MARKS:
@@ -154,6 +152,8 @@ class Steps:
             self._backward_over(event)
         elif phase == "optimizer":
             self._optimizer_over(event)
+        elif phase == "data" and event[3] is not None:
+            self._row[LOAD] = max(self._row[LOAD], 0.0) + event[3]
         if phase in _BEFORE_FORWARD:
             self._mark = _new(Stretch, ("forward", when, self._apart, True))
 
