@@ -294,7 +294,7 @@ def stragglers(seconds: Sequence[Sequence[float]], least: float) -> tuple[list[C
     )
     blames = []
     nodes = np.flatnonzero(alive)
-    open_ = bool((evidence.unsettled > 0).any())
+    doubtful, open_ = evidence.unsettled > 0, False
     for i in np.flatnonzero(evidence.guilty):
         level, share = float(evidence.level[i]), float(evidence.share[i])
         if share < 1 and _lost(level, share) < LEAST_LOST * _lost(-least, 1.0):
@@ -303,13 +303,15 @@ def stragglers(seconds: Sequence[Sequence[float]], least: float) -> tuple[list[C
         if beyond < 0:
             open_ = True
             continue
+        if share == 1:  # beyond chance and in every turn: more timings change nothing
+            doubtful[i] = False
         own = (speed - fleet)[:, i]
         samples = tuple(own[own < level / 2].tolist() if share < 1 else own.tolist())
         nats = min(beyond, float(evidence.gain[i]) - evidence.price)
         blames.append(
             Attribution("straggler", (int(nodes[i]),), -1, "", level, share, samples, nats)
         )
-    return from_blames(blames, "time"), open_
+    return from_blames(blames, "time"), open_ or bool(doubtful.any())
 
 
 def _beyond_chance(figures: Floats, node: int, level: float, share: float) -> float:

@@ -174,7 +174,7 @@ class _Search:
             for _ in range(min(STEP if not self.small else every, most - self.table.rounds)):
                 self._measure(self._next_round())
             self._look()
-        if self._blamed("node", "direction") and not self.slow_workers:
+        if self._perhaps_stopped() and not self.slow_workers:
             self._work_again()
         self.stopped = self._why(most)
 
@@ -187,6 +187,14 @@ class _Search:
                 unclear = self._judge_work()
         last = np.array(self.worked[-1].seconds)
         self.dead = set(np.flatnonzero(~np.isfinite(last)).tolist())
+
+    def _perhaps_stopped(self) -> bool:
+        """Whether somebody was slow in traffic, and not each time: what stops a node so densely that
+        each of its transfers is hit would have hit its work, which takes longer than a transfer."""
+        blames = self._blamed("node", "direction")
+        return any(
+            blame.share < 1 or max(blame.samples, default=0) > blame.level / 2 for blame in blames
+        )
 
     def _work_again(self) -> None:
         """Who is slow in traffic may be so at work now and then, which few timings miss: a node that
