@@ -1,10 +1,15 @@
-"""A real Slurm on one machine: each node of a lab is a node of the cluster, node-0 its controller."""
+"""A real Slurm on one machine: each node of a lab is a node of the cluster, node-0 its controller.
 
+`slurm_lab` is taken over by the next test in this process, unless something of a job is left, a fault
+of the lab, or a node that is not idle.
+"""
+
+import itertools
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,14 +18,16 @@ import pytest
 
 from wirespeed.lab import Lab, LabSpec
 
-__all__ = ["SlurmLab", "made", "slurm_lab"]
+__all__ = ["SlurmLab", "made", "slurm_clusters", "slurm_lab"]
 
 NEEDED = ("slurmctld", "slurmd", "munged", "srun", "sbatch", "squeue", "ip", "tc")
 _DAEMONS = ("slurmctld", "slurmd-", "munged")
 """Debian's are called slurmctld-wlm and slurmd-wlm; slurmstepd is one that must go."""
 UP_S = 30.0
+SETTLE_S = 5.0
 CALL_S = 60.0
 GPUS = 8
+_numbers = itertools.count()
 
 _SLURM_CONF = """\
 ClusterName=lab
@@ -71,7 +78,9 @@ class SlurmLab:
         self.lab = lab
         self.folder = folder
         self.config = folder / "slurm.conf"
-        self._cli = cli
+        self.cli = cli
+        """Of the test that uses it now."""
+        self._daemons_environment = dict(cli.environment())
         self._cgroups = cgroups
         self._more = more
         self._daemons: list[subprocess.Popen[bytes]] = []
@@ -137,7 +146,7 @@ class SlurmLab:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**self._cli.environment(), **self.environment},
+                env={**self._daemons_environment, **self.environment},
                 start_new_session=True,
             )
         self._daemons.append(daemon)
@@ -163,7 +172,7 @@ class SlurmLab:
     ) -> Any:
         """Start a command on that node, as `cli.start_words` does."""
         own = {**self.environment, **(env or {})}
-        return self._cli.start_words(self.on(*words, node=node), env=own)
+        return self.cli.start_words(self.on(*words, node=node), env=own)
 
     def run(
         self,
@@ -182,7 +191,7 @@ class SlurmLab:
             text=True,
             timeout=CALL_S,
             check=False,
-            env={**self._cli.environment(), **self.environment},
+            env={**self.cli.environment(), **self.environment},
         )
         return done.stdout
 
@@ -213,14 +222,26 @@ class SlurmLab:
         """No job, and no process of one on any node."""
         return not self.jobs() and not any(self.processes(node) for node in self.nodes)
 
+    def as_new(self) -> bool:
+        """Whether another test may have it, once jobs had a moment to go."""
+        deadline = time.monotonic() + SETTLE_S
+        while not (self.idle() and self.states() == dict.fromkeys(self.nodes, "idle")):
+            if self.lab.spec.faults or time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        return not self.lab.spec.faults
+
+    def outlive_tests(self) -> None:
+        """Nothing of the first test's is in the daemons' environment, by which it finds its own."""
+        self._daemons_environment.pop("WIRESPEED_HOME")
+        self._daemons_environment |= {"HOME": str(self.folder), "TMPDIR": str(self.folder)}
+
 
 def made(
     cli: Any, folder: Path, *, kind: type[SlurmLab] = SlurmLab, **kinds: Any
 ) -> Iterator[SlurmLab]:
-    missing = [name for name in NEEDED if shutil.which(name) is None]
-    if missing or os.geteuid() != 0:
-        pytest.skip(f"Requires: root, Slurm and munge (missing: {missing})")
-    with Lab(LabSpec(4, f"sl{os.getpid()}")) as lab:
+    _need()
+    with Lab(LabSpec(4, f"sl{os.getpid()}-{next(_numbers)}")) as lab:
         slurm = kind(lab, folder, cli, **kinds)
         try:
             slurm.up()
@@ -230,10 +251,56 @@ def made(
             slurm.down()
 
 
+def _need() -> None:
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing or os.geteuid() != 0:
+        pytest.skip(f"Requires: root, Slurm and munge (missing: {missing})")
+
+
+class Clusters:
+    """One `SlurmLab` after the other; the same again for as long as it is as new."""
+
+    def __init__(self, folders: Callable[[str], Path]) -> None:
+        self._folders = folders
+        self._up: SlurmLab | None = None
+
+    def take(self, cli: Any) -> SlurmLab:
+        if self._up is None:
+            lab = Lab(LabSpec(4, f"sl{os.getpid()}-{next(_numbers)}"))
+            lab.up()
+            self._up = SlurmLab(lab, self._folders("slurm"), cli)
+            self._up.outlive_tests()
+            self._up.up()
+        self._up.cli = cli
+        return self._up
+
+    def end(self) -> None:
+        if self._up is not None:
+            gone, self._up = self._up, None
+            gone.down()
+            gone.lab.down()
+
+
+@pytest.fixture(scope="session")
+def slurm_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    clusters = Clusters(tmp_path_factory.mktemp)
+    yield clusters
+    clusters.end()
+
+
 @pytest.fixture
-def slurm_lab(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmLab]:
+def slurm_lab(cli: Any, slurm_clusters: Clusters) -> Iterator[SlurmLab]:
     """Four nodes, node-0 … node-3, with 16 (pretended) cores and 8 (pretended) GPUs each."""
-    yield from made(cli, tmp_path_factory.mktemp("slurm"))
+    _need()
+    whole = False
+    try:
+        lab = slurm_clusters.take(cli)
+        yield lab
+        whole = lab.as_new()
+    finally:
+        if not whole:
+            cli.end_all()
+            slurm_clusters.end()
 
 
 @pytest.fixture

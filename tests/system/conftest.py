@@ -13,7 +13,7 @@ import pytest
 
 from image_lab import image
 from kube_lab import kube, kube_namespaces
-from slurm_lab import slurm_lab, slurm_memory_lab
+from slurm_lab import slurm_clusters, slurm_lab, slurm_memory_lab
 from sshd_lab import ssh_lab, ssh_nodes
 
 BOUND_S = 20.0
@@ -24,6 +24,7 @@ __all__ = [
     "image",
     "kube",
     "kube_namespaces",
+    "slurm_clusters",
     "slurm_lab",
     "slurm_memory_lab",
     "ssh_lab",
@@ -87,9 +88,11 @@ class TwoNodes:
         inside += [self.names[node], *words]
         return ["nsenter", f"--net=/run/netns/{self._spaces[node]}", *inside]
 
-    def torchrun(self, node: int, *words: str, rendezvous: str = "c10d") -> list[str]:
-        """torchrun on that node: 2 nodes, 2 ranks each."""
-        meet = [f"--rdzv-backend={rendezvous}", "--nnodes=2", "--nproc-per-node=2"]
+    def torchrun(
+        self, node: int, *words: str, rendezvous: str = "c10d", ranks: int = 1
+    ) -> list[str]:
+        """torchrun on that node: 2 nodes, so many ranks each."""
+        meet = [f"--rdzv-backend={rendezvous}", "--nnodes=2", f"--nproc-per-node={ranks}"]
         if rendezvous == "static":
             meet += [f"--master-addr={self.address(0)}", "--master-port=29400"]
             meet += [f"--node-rank={node}"]

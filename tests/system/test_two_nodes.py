@@ -17,23 +17,27 @@ AFTER_S = 40.0
 Find = Callable[[dict[str, Any], str], dict[str, Any]]
 
 
-def start(cli: Any, nodes: Any, *words: str, **options: str) -> list[Any]:
+def start(cli: Any, nodes: Any, *words: str, **options: Any) -> list[Any]:
     commands = [nodes.torchrun(node, *words, **options) for node in (0, 1)]
     return [cli.start_words(command, env=GLOO) for command in commands]
 
 
-@pytest.mark.parametrize("rendezvous", ["c10d", "static"])
-def test_two_healthy_nodes_are_ready(cli: Any, nodes: Any, finding: Find, rendezvous: str) -> None:
-    first, second = [r.wait() for r in start(cli, nodes, *QUICK, rendezvous=rendezvous)]
+@pytest.mark.parametrize(("rendezvous", "ranks"), [("c10d", 2), ("static", 1)])
+def test_two_healthy_nodes_are_ready(
+    cli: Any, nodes: Any, finding: Find, rendezvous: str, ranks: int
+) -> None:
+    running = start(cli, nodes, *QUICK, rendezvous=rendezvous, ranks=ranks)
+    first, second = [r.wait() for r in running]
     assert (first.code, second.code) == (0, 0), first.out + first.err + second.err
     reports = [text for text in (first.out, second.out) if text]
     assert len(reports) == 1
-    assert "4 ranks on 2 nodes" in reports[0]
+    assert f"{2 * ranks} ranks on 2 nodes" in reports[0]
     run = cli.run()
     assert (run["verdict"], run["exit_code"]) == ("READY", 0)
-    assert run["world"]["size"] == 4
+    assert run["world"]["size"] == 2 * ranks
     assert [node["host"] for node in run["world"]["nodes"]] == nodes.names
-    assert [node["ranks"] for node in run["world"]["nodes"]] == [[0, 1], [2, 3]]
+    assert [len(node["ranks"]) for node in run["world"]["nodes"]] == [ranks, ranks]
+    assert [one for node in run["world"]["nodes"] for one in node["ranks"]] == [*range(2 * ranks)]
     for node in run["world"]["nodes"]:
         assert "eth0" in {nic["name"] for nic in node["nics"]}
     # One machine under both: what can be compared is equal.
@@ -60,14 +64,14 @@ def test_a_rank_killed_on_the_second_node_is_named_with_its_host(
     cli: Any, nodes: Any, finding: Find
 ) -> None:
     running = start(cli, nodes, *SLOW)
-    os.kill(cli.measuring(4)[3], signal.SIGKILL)
+    os.kill(cli.measuring(2)[1], signal.SIGKILL)
     codes = [r.wait(AFTER_S).code for r in running]
     assert codes == [1, 1], running[0].err()
     run = cli.run()
     assert run["exit_code"] == 1
     found = finding(run, "DIED-001")
-    assert found["subject"] == {"kind": "rank", "name": "rank 3"}
-    assert "rank 3 on node-1" in found["title"]
+    assert found["subject"] == {"kind": "rank", "name": "rank 1"}
+    assert "rank 1 on node-1" in found["title"]
     assert "on node-1" in found["next"]
     assert run["measurements"]
     cli.nothing_runs()
@@ -77,18 +81,18 @@ def test_a_rank_stopped_on_the_second_node_is_named_with_its_host(
     cli: Any, nodes: Any, finding: Find
 ) -> None:
     running = start(cli, nodes, *SLOW)
-    stopped = cli.measuring(4)[2]
+    stopped = cli.measuring(2)[1]
     os.kill(stopped, signal.SIGSTOP)
     cli.until(lambda: any(r.out() for r in running), AFTER_S)
     cli.until(lambda: cli.run()["exit_code"] == 1)  # it is told before it is stored
     found = finding(cli.run(), "HANG-001")
-    assert "rank 2 on node-1" in found["title"]
+    assert "rank 1 on node-1" in found["title"]
     os.kill(stopped, signal.SIGCONT)
     assert [r.wait(AFTER_S).code for r in running] == [1, 1]
 
 
 def test_a_cable_pulled_in_the_middle(cli: Any, nodes: Any) -> None:
-    running = start(cli, nodes, *SLOW)
+    running = start(cli, nodes, *SLOW, ranks=2)
     cli.measuring(4)
     nodes.cut(1)
     cli.until(lambda: "NOT READY" in running[0].out(), AFTER_S)
