@@ -19,7 +19,7 @@ BOUND_S = 200.0
 TINY = ("train", "--ranks", "2", "--model", "mine:make", "-q", "-o", "json")
 MINE = """
 import os, time, torch
-PAUSE_S = float(os.environ.get("PAUSE_S", 0.05))
+PAUSE_S = float(os.environ.get("PAUSE_S", 0.2))
 class Mine(torch.nn.Sequential):
     def forward(self, batch):
         time.sleep(PAUSE_S)

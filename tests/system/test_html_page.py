@@ -126,7 +126,17 @@ def test_a_script_that_is_not_ours_is_refused(tmp_path: Path, browser: Browser) 
 
 def test_the_charts_of_a_real_training_run_are_drawn(cli: Any, browser: Browser) -> None:
     file, trace = cli.folder / "train.html", cli.folder / "step.json"
-    asked = ("--strategy", "naive,bucketed", "--rounds", "1", "--steps", "1", "--memory")
+    asked = (
+        "--strategy",
+        "naive,bucketed",
+        "--rounds",
+        "1",
+        "--steps",
+        "1",
+        "--memory",
+        "--layers",
+        "1",
+    )
     files = ("--html", str(file), "--trace", str(trace))
     done = cli("train", "--ranks", "2", "-q", *asked, *files)
     assert done.code == 0, done.err
