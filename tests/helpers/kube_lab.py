@@ -69,7 +69,7 @@ class Kube:
         end = time.monotonic() + bound_s
         while not told():
             assert time.monotonic() < end, f"not so within {bound_s} s: {told}"
-            time.sleep(0.3)
+            time.sleep(0.5)
 
     def content(self, **parts: dict[str, Any]) -> dict[str, Any]:
         """A cluster file's content for this namespace; `parts` are laid over it, key by key."""
