@@ -64,7 +64,7 @@ def watched(lab: Lab, home: Path) -> dict[str, Any]:
 
 
 def test_the_node_behind_a_shaped_link_is_named(lab: Lab, tmp_path: Path) -> None:
-    lab.slow("node-2", "50mbit")
+    lab.slow("node-2", "100mbit")
     run = watched(lab, tmp_path)
     lab.heal("node-2")
     failed = [one for one in run["findings"] if one["status"] == "fail"]
@@ -88,7 +88,7 @@ def test_a_launch_over_ssh_is_watched(
     job.write_text(JOB)
     hosts = ("--hosts", "node-0,node-1,node-2,node-3", "--with", f"config={ssh_lab.config}")
     command = (sys.executable, "-m", "wirespeed", "launch", "--on", "ssh", "--watch", *hosts, *how)
-    ssh_lab.lab.slow("node-2", "50mbit")
+    ssh_lab.lab.slow("node-2", "100mbit")
     done = ssh_lab.run([*command, "--", sys.executable, str(job)])
     ssh_lab.lab.heal("node-2")
     assert done.code == 0, done.err
