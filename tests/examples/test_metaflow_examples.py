@@ -18,6 +18,8 @@ pytestmark = [
 
 FLOWS = Path(__file__).parents[2] / "examples" / "metaflow"
 BOUND_S = 280.0
+LEAST = ("--level", "quick", "--more", "--only correctness")
+"""Where the flow is what is tried; a whole check runs in `check_flow.py`."""
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 S3 = """\
 import sys, time
@@ -161,7 +163,7 @@ def free_port() -> str:
 
 @pytest.mark.skipif(not extension("torchrun"), reason="Requires: metaflow-torchrun")
 def test_torchrun_flow(cli: Any, s3: dict[str, str]) -> None:
-    words = ("--datastore", "s3", "run", "--nodes", "2", "--level", "quick")
+    words = ("--datastore", "s3", "run", "--nodes", "2", *LEAST)
     done = run(cli, "torchrun_flow.py", *words, WIRESPEED_TORCHRUN_PORT=free_port(), **s3)
     assert done.code == 0, done.out + done.err
     assert "READY  exit code 0" in done.out
@@ -177,7 +179,7 @@ def test_ray_flow_leaves_no_ray(cli: Any, s3: dict[str, str]) -> None:
         if probe.connect_ex(("127.0.0.1", 6379)) == 0:
             pytest.skip("Requires: port 6379, which something uses here")
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as short:
-        words = ("--datastore", "s3", "run", "--nodes", "2", "--level", "quick")
+        words = ("--datastore", "s3", "run", "--nodes", "2", *LEAST)
         done = run(cli, "ray_flow.py", *words, RAY_TMPDIR=short, **s3)
         assert done.code == 0, done.out + done.err
         assert "READY  exit code 0" in done.out

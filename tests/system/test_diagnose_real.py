@@ -46,14 +46,23 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def train(lab: Lab, tmp_path: Path) -> Iterator[Train]:
-    """Run the job on all nodes and diagnose what it printed, each line with its node before it."""
+    """Run the job on nodes and diagnose what it printed, each line with its node before it."""
 
     def run(
-        *words: str, master: str = "{master}", grace: float = 8.0, bound: float = BOUND_S
+        *words: str,
+        master: str = "{master}",
+        nodes: int = NODES,
+        grace: float = 8.0,
+        bound: float = BOUND_S,
     ) -> Finding:
         command = [*TORCHRUN, "--master-addr", master, str(JOB), *words]
         results = lab.run(
-            command, env={"OMP_NUM_THREADS": "1"}, ranks=False, timeout=bound, grace=grace
+            command,
+            nodes=lab.nodes[:nodes],
+            env={"OMP_NUM_THREADS": "1"},
+            ranks=False,
+            timeout=bound,
+            grace=grace,
         )
         log = tmp_path / "job.log"
         lines = [
@@ -69,13 +78,13 @@ def train(lab: Lab, tmp_path: Path) -> Iterator[Train]:
 
 
 def test_a_rank_that_is_killed(train: Train) -> None:
-    found = train("30", "15", "kill")
+    found = train("30", "15", "kill", nodes=2)
     assert "SIGKILL" in found.title
     assert "node-1" in str(found.subject) + found.title
 
 
 def test_a_rank_that_raises(train: Train) -> None:
-    found = train("30", "15", "raise")
+    found = train("30", "15", "raise", nodes=2)
     assert found.status == "fail"
     assert "the batch of this rank is empty" in found.title + "".join(found.evidence)
 
@@ -89,14 +98,14 @@ def test_a_rank_that_is_stopped_is_looked_at_first(train: Train) -> None:
 
 def test_a_wrong_interface(lab: Lab, train: Train) -> None:
     lab.environment("node-1", "GLOO_SOCKET_IFNAME", "ib0")
-    found = train("5", "15")
+    found = train("5", "15", nodes=2)
     assert (found.status, found.subject.name) == ("fail", "node-1")
     assert "ib0" in found.title and "GLOO_SOCKET_IFNAME" in found.fix
 
 
 def test_a_loopback_name(lab: Lab, train: Train) -> None:
     lab.loopback_name("node-1")
-    found = train("5", "15")
+    found = train("5", "15", nodes=2)
     assert (found.status, found.category) == ("fail", "gloo-loopback")
 
 
@@ -136,7 +145,7 @@ def assert_it_cannot_join(found: Finding) -> None:
 
 
 def test_a_master_that_cannot_be_resolved(train: Train) -> None:
-    found = train("5", "10", master="no-such-host", bound=20.0)
+    found = train("5", "10", master="no-such-host", nodes=2, bound=20.0)
     assert (found.status, found.category) == ("fail", "dns-unresolvable")
     assert "no-such-host" in found.title
 
