@@ -251,7 +251,7 @@ def test_models_and_strategies_are_listed(cli: Any) -> None:
 def test_under_torchrun(cli: Any) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
     words = ["train", "--rounds", "2", "--steps", "1", "-q", "--layers", "1"]
-    words += ["--strategy", "ddp", "--no-prove"]
+    words += ["--strategy", "ddp", "--no-prove", "--max-time", "2"]
     done = cli.start_words([*torchrun, "2", "-m", "wirespeed", *words]).wait()
     assert done.code == 0, done.out + done.err
     for word in EXPOSED:

@@ -97,11 +97,11 @@ def test_what_holds_a_rank_up_is_told(cli: Any, fault: str, id: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "ranks", "strategy"),
     [
-        ("stop", "3", "ddp"),
-        ("interpreter", "3", "ddp"),
-        ("loader", "3", "ddp"),
+        ("stop", "2", "ddp"),
+        ("interpreter", "2", "ddp"),
+        ("loader", "2", "ddp"),
         ("other", "4", "tpdp"),  # whose ranks wait for each other in groups of two
-        ("early", "3", "ddp"),
+        ("early", "3", "ddp"),  # two against one
     ],
 )
 def test_a_hang_is_named_while_it_lasts(cli: Any, fault: str, ranks: str, strategy: str) -> None:
