@@ -56,7 +56,8 @@ def test_a_check_of_two_pods_and_of_those_that_are_left(kube: Any, finding: Find
 
 def test_locate_in_an_environment_of_its_own(kube: Any) -> None:
     kube.file()
-    done = kube.cli("locate", "--nodes", "3", *WHERE, timeout=BOUND_S)
+    # A threshold that no noise of a busy machine reaches: nothing is measured again for it.
+    done = kube.cli("locate", "--nodes", "3", "--threshold", "100", *WHERE, timeout=BOUND_S)
     run = last(kube)
     assert done.code in (0, 1), done.out + done.err
     assert len(run["located"]["nodes"]) == 3
