@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.locate.localise import MOST_ROUNDS, localise
-from wirespeed.locate.pair_figures import Diagnosis, Pair, Reading
+from wirespeed.locate.localise import FIRST_COMPUTE, MOST_COMPUTE, MOST_ROUNDS, localise
+from wirespeed.locate.pair_figures import Diagnosis, Pair, Reading, Worked
 from wirespeed.locate.simulator import (
     FabricSpec,
     Fault,
@@ -113,6 +113,41 @@ def test_a_straggler_whose_traffic_suffers_is_named_once():
     fault = Fault(kind="straggler", nodes=(3,), degradation=0.8, what="time")
 
     assert subjects(named(FabricSpec(nodes=4), fault)) == expected(fault)
+
+
+class _Counting(SimulatedFabric):
+    """Counts the timings of work without traffic."""
+
+    timings = 0
+
+    def compute(self) -> Worked:
+        self.timings += 1
+        return super().compute()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("fault", "least", "most"),
+    [
+        # What slows each transfer stops nobody for moments, and would have been seen at work.
+        (Fault(kind="node", nodes=(2,), degradation=0.8), FIRST_COMPUTE, FIRST_COMPUTE),
+        (Fault(kind="node", nodes=(2,), degradation=0.8, often=0.5), MOST_COMPUTE, MOST_COMPUTE),
+        # More timings than chance needs change nothing.
+        (
+            Fault(kind="straggler", nodes=(2,), degradation=0.6, what="time"),
+            FIRST_COMPUTE + 1,
+            MOST_COMPUTE // 2,
+        ),
+    ],
+    ids=["each transfer", "some transfers", "each work"],
+)
+def test_work_is_timed_as_often_as_it_may_tell_more(
+    fault: Fault, least: int, most: int, seed: int
+) -> None:
+    fabric = _Counting(FabricSpec(nodes=4, noise=0.02, wild=0.0), (fault,), seed)
+    found = localise(fabric, seed=seed)
+    assert [one.nodes for one in found.culprits] == [(2,)]
+    assert least <= fabric.timings <= most
 
 
 @pytest.mark.parametrize("spec", [SMALL, LARGE])
