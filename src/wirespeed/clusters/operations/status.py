@@ -110,9 +110,8 @@ class _Wait:
             state = f"; {waiting[0].name}: {waiting[0].status}" if waiting else ""
             state = f"; {found[0].finding.title}" if found else state
             course.tell(f"{len(ready)} of {wanted} pods are ready{state}")
-            pause = (
-                0.5 if course.now < 5 else 1.0 if course.now < 60 else 2.0
-            )  # a look is work, too
+            # A look is work, too, for us and for the cluster.
+            pause = 0.5 if course.now < 5 else 1.0 if course.now < 60 else 2.0
             time.sleep(min(pause, max(0.0, self.within_s - course.now)))
 
     def _replace_old(self, seen: snapshot.Seen) -> None:
