@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,34 @@ def test_what_a_dead_run_has_left_is_removed_and_what_a_living_one_has_is_not(
     assert swept(tmp_path) == 1
     assert not dead.exists()
     assert living.exists()
+
+
+_KILLED = """
+import os, pathlib, signal, sys
+from wirespeed.rank.storage import folder
+place, own = map(pathlib.Path, sys.argv[1:])
+folder.begin(place, own, 1, lambda: None, first=False)
+for name in ("bin", "small"): (own / f"rank-1.{name}").write_bytes(b"data")
+def killed(path, tick=None):
+    path.unlink()
+    os.kill(os.getpid(), signal.SIGKILL)
+folder.discard = killed
+folder.clean(own, 1, last=False)
+"""
+
+
+def test_what_a_rank_leaves_that_is_killed_in_its_removal_the_next_run_removes(
+    tmp_path: Path,
+) -> None:
+    """Rank 0 of its node is done by then."""
+    other = tmp_path / f"{folder.PREFIX}{'c' * 16}"
+    folder.begin(tmp_path, other, 0, lambda: None, first=True)
+    done = subprocess.run([sys.executable, "-c", _KILLED, tmp_path, other], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert folder.clean(other, 0, last=False) == []
+    assert len([*other.iterdir()]) == 2  # one of its files, and whose it is
+    assert swept(tmp_path) == 1
+    assert not other.exists()
 
 
 def test_of_another_machine_only_what_has_not_changed_for_long(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The folder itself: what is mounted there, its room, and a folder of this run's own within it.
 
     DIR/.wirespeed-storage-TOKEN/    all that a run writes; rank-N.… are rank N's files
-    …/rank-N.owner                   JSON of a node's first rank: its process, to tell whether it lives
+    …/rank-N.owner                   JSON: the process of rank N, to tell whether it lives; removed last
 
 A run that was killed leaves its folder behind. The next one removes it: only a folder of that name, of
 the same user, that holds nothing but such files, and whose owners have all ended. Those of another
@@ -126,12 +126,10 @@ def begin(
     tick: called while there is progress. first: of its node; it looks after what others have left.
     """
     own.mkdir(mode=0o700, exist_ok=True)
-    removed = 0
-    if first:
-        owner = {"boot": boot_id(), "space": pid_space(), "pid": os.getpid()}
-        owner["started"] = started(os.getpid()) or 0
-        (own / f"rank-{rank}.owner").write_text(json.dumps(owner))
-        removed = _sweep(folder, own, tick)
+    owner = {"boot": boot_id(), "space": pid_space(), "pid": os.getpid()}
+    owner["started"] = started(os.getpid()) or 0
+    (own / f"rank-{rank}.owner").write_text(json.dumps(owner))
+    removed = _sweep(folder, own, tick) if first else 0
     return removed, _takes_direct(own / f"rank-{rank}.probe")
 
 
@@ -229,7 +227,7 @@ def clean(own: Path, rank: int, *, last: bool) -> list[str]:
     """
     left = []
     with suppress(FileNotFoundError):
-        # Whose it is goes last: what a removal that is ended leaves would be nobody's for ten minutes.
+        # Whose they are goes last: what a removal that is killed leaves is a dead process's then.
         for name in sorted(os.listdir(own), key=lambda one: one.endswith(".owner")):  # noqa: PTH208
             if name.startswith(f"rank-{rank}."):
                 path = own / name
