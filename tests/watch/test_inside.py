@@ -247,7 +247,15 @@ def test_where_autograd_is_done_is_noted_once_a_backward_and_no_loss_is_changed(
 ) -> None:
     torch = pytest.importorskip("torch")
     engine, rank = torch.autograd.Variable._execution_engine, inside.RANK
-    backward = around._backward(torch.autograd.backward, engine, torch.empty(0))
+    carrier, calls = torch.empty(0), []
+    backward = around._backward(torch.autograd.backward, engine, carrier)
+    ours = carrier._backward_hooks[0]
+
+    def counted(grad: Any) -> None:
+        calls.append(1)
+        ours(grad)
+
+    carrier._backward_hooks[0] = counted
     rank.communicates = True
 
     def noted() -> list[str]:
@@ -264,6 +272,12 @@ def test_where_autograd_is_done_is_noted_once_a_backward_and_no_loss_is_changed(
     for one in (weights.sum(), torch.ones(1, requires_grad=True), part.sum(), whole):
         backward([one], [torch.ones_like(one)])
         assert noted() == ["backward", "sync", "-backward"] and not one._backward_hooks
+    simple = weights.sum()  # its graph keeps nothing, and so bears many backwards
+    calls.clear()
+    for _ in range(20):
+        backward(simple)
+        assert noted() == ["backward", "sync", "-backward"]
+    assert 20 <= len(calls) <= 60, "few of ours are left there"
     with pytest.raises(RuntimeError, match="second time"):
         backward(kept)
     assert noted()[-1] == "-backward"

@@ -19,6 +19,7 @@ _KEEP = ("retain_graph", "create_graph")
 _LET_GO = ((), (None,), (False,), (None, False), (False, False))
 """Arguments 1 and 2 after the tensors, where what computed the loss is not gone through again."""
 _COMPILED = "torch._dynamo.compiled_autograd"
+"""Has a backward compiled, and a hook of ours with it, which it cannot be."""
 _LONG_S = 5e-5
 """Of a garbage collection; shorter ones, as those of young objects are by default, are not noted."""
 
@@ -129,14 +130,16 @@ def _backward(original: Any, engine: Any, carrier: Any) -> Any:
     which they were queued. Ours is queued first, by a hook of the loss; those of DDP and FSDP, which
     wait for their last buckets, come after it. `carrier` is a tensor of ours that holds this hook.
     """
-    rank, note, armed = RANK, RANK.events.append, False
+    rank, note, armed, again = RANK, RANK.events.append, False, False
 
     def begins(_: Any) -> None:
-        nonlocal armed
-        if armed:
-            armed = False
-            rank.autograd = _ident()
-            safely(engine.queue_callback, rank.computed)
+        nonlocal armed, again
+        if not armed:  # one of ours was still there: this program goes through a loss's graph twice
+            again = True
+            return
+        armed = False
+        rank.autograd = _ident()
+        safely(engine.queue_callback, rank.computed)
 
     def over(end: float, unhook: Callable[[], None] | None) -> None:
         if rank.marks is not None:
@@ -156,13 +159,11 @@ def _backward(original: Any, engine: Any, carrier: Any) -> Any:
             safely(rank.activate)
         if rank.thread != _ident() or rank.in_backward:
             return original(tensors, *args, **kwargs)
-        compiling = sys.modules.get(
-            _COMPILED
-        )  # a hook of ours would be compiled, which it cannot be
+        compiling = sys.modules.get(_COMPILED)
         compiles = compiling is not None and getattr(compiling, "compiled_autograd_enabled", False)
         rank.in_backward, armed = True, rank.communicates and not compiles
         note(("backward", now(), -1.0))
-        unhook = safely(_begun, tensors, carrier if armed else None, args, kwargs)
+        unhook = safely(_begun, tensors, carrier if armed else None, again, args, kwargs)
         try:
             return original(tensors, *args, **kwargs)
         finally:
@@ -172,16 +173,18 @@ def _backward(original: Any, engine: Any, carrier: Any) -> Any:
     return like(backward, original)
 
 
-def _begun(tensors: Any, carrier: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _begun(
+    tensors: Any, carrier: Any, again: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """A backward. What computed the loss gets the carrier's hook, where there is one, and is gone after
-    it; where it is gone through again, the loss gets it: what takes it away then."""
+    it; where it may be gone through again, the loss gets it: what takes it away then."""
     loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
     if _is_bad(loss):
         RANK.events.append(("bad", 0.0))
     if carrier is None or not getattr(loss, "requires_grad", False):
         return None
     node = loss.grad_fn
-    if node is None or args[1:3] not in _LET_GO or any(map(kwargs.get, _KEEP)):
+    if node is None or again or args[1:3] not in _LET_GO or any(map(kwargs.get, _KEEP)):
         return loss.register_hook(carrier._backward_hooks[0]).remove
     node._register_hook_dict(carrier)  # a fifth of what a hook and a handle of its own take
     return None
