@@ -55,7 +55,8 @@ def to_verdict(ranks: int) -> int:
     """What rank 0 does with all ranks' samples; says its own seconds (torch is there already)."""
     import torch
 
-    from wirespeed.checks.judge import judge, verdict_of
+    from wirespeed.checks.judge import judge
+    from wirespeed.checks.verdicts import Extent, grade
     from wirespeed.rank.measure import Samples
     from wirespeed.reference import NoReference
     from wirespeed.statistics import time_stats
@@ -68,7 +69,7 @@ def to_verdict(ranks: int) -> int:
     samples.add(rows, 1.0)
     time_stats(samples.slowest)
     findings = judge("check", run.world, run.measurements, (), NoReference())
-    verdict_of(findings, len(run.measurements))
+    grade("check", findings, Extent(measured=len(run.measurements)))
     sys.stdout.write(f"{time.perf_counter() - begin:.3f}\n")
     return 0
 

@@ -23,7 +23,7 @@ from typing import Literal
 
 from wirespeed.checks.gpu_faults import gpu_fault_findings
 from wirespeed.checks.gpu_health import gpu_findings, gpu_state_findings
-from wirespeed.checks.judge import verdict_of
+from wirespeed.checks.verdicts import Extent, grade
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.node.gpus import gather_gpus
 from wirespeed.node.reading import Notes
@@ -215,7 +215,7 @@ def cell(environment: dict[str, str], fault: GpuFault, *, command: bool = False)
     """What is said of a node with that fault."""
     with broken(environment, fault):
         found = judged(environment)
-        _, code = verdict_of(found, len([one for one in found if one.status != "not_checked"]))
+        code = grade("check", found, Extent(only=True)).exit_code
         told = tuple(one for one in found if one.status in ("warn", "fail"))
         return Cell(told, whole(environment) if command else code)
 

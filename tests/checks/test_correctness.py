@@ -73,11 +73,11 @@ def test_what_was_refused_is_not_checked_and_never_a_pass(verified: Any) -> None
     by_id = {one.id: one for one in correctness_findings(checks)}
     assert by_id["COL-001"].title.endswith("1 configuration (float32)")
     assert (by_id["COL-008"].status, by_id["COL-008"].because) == (
-        "not_checked",
+        "not_applicable",
         "gloo has no float8",
     )
     refusal = by_id["CAP-001"]
-    assert (refusal.status, refusal.because) == ("not_checked", "gloo has no float8")
+    assert (refusal.status, refusal.because) == ("not_applicable", "gloo has no float8")
     assert refusal.title == "1 configuration not checked"
     assert refusal.evidence == ("all_reduce float8_e4m3fn sum",)
 

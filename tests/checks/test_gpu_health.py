@@ -191,9 +191,7 @@ def test_one_fault_is_one_finding_about_its_node(
 
 def test_no_gpu_is_not_checked_with_the_reason() -> None:
     bare = NodeFacts(host="a", ranks=(0,), facts=from_json(Facts, {"gpu.on_bus": []}))
-    assert {(one.status, one.because) for one in judged(bare)} == {
-        ("not_checked", "no GPU on any node")
-    }
+    assert {(one.status, one.because) for one in judged(bare)} == {("not_applicable", "no GPU")}
 
 
 # GPU-005.

@@ -266,12 +266,12 @@ def test_gpudirect(facts: dict[str, Any], status: str) -> None:
 def test_gpudirect_of_another_vendor_is_not_checked() -> None:
     rdma = tuple({**port, "driver": "efa"} for port in ports())
     finding = only(judged(node(rdma=rdma, facts={"gpudirect.peer_module": ""})), "NODE-012")
-    assert (finding.status, "efa" in finding.because) == ("not_checked", True)
+    assert (finding.status, "efa" in finding.because) == ("not_applicable", True)
 
 
 def test_gpudirect_needs_gpus_and_rdma() -> None:
     for changes in ({"gpus": ()}, {"rdma": ()}):
-        assert only(judged(node(**changes)), "NODE-012").status == "not_checked"
+        assert only(judged(node(**changes)), "NODE-012").status == "not_applicable"
 
 
 # NODE-013.
@@ -280,7 +280,7 @@ def test_gpudirect_needs_gpus_and_rdma() -> None:
 def test_a_virtual_machine_keeps_its_acs() -> None:
     facts = {"machine.virtual": True, "acs.redirects": {"0000:1a:00.0": "ReqRedir+"}}
     finding = only(judged(node(facts=facts)), "NODE-013")
-    assert (finding.status, "virtual machine" in finding.because) == ("not_checked", True)
+    assert (finding.status, "virtual machine" in finding.because) == ("not_applicable", True)
 
 
 def test_without_root_a_translating_iommu_is_still_told() -> None:
@@ -293,7 +293,7 @@ def test_without_root_a_translating_iommu_is_still_told() -> None:
 
 
 def test_one_gpu_alone_has_no_peer() -> None:
-    assert only(judged(node(gpus=(GPU,), rdma=())), "NODE-013").status == "not_checked"
+    assert only(judged(node(gpus=(GPU,), rdma=())), "NODE-013").status == "not_applicable"
 
 
 # NODE-014.
@@ -421,7 +421,7 @@ def test_what_the_gatherers_note_is_what_the_checks_read(tmp_path: Path) -> None
 
 def test_a_node_that_told_nothing_passes_nothing() -> None:
     bare = NodeFacts(host="a", ranks=(0,), facts=Facts())
-    assert {one.status for one in judged(bare)} == {"not_checked"}
+    assert {one.status for one in judged(bare)} == {"not_checked", "not_applicable"}
 
 
 def test_explanations_begin_with_the_good_state() -> None:

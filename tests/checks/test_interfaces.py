@@ -80,7 +80,7 @@ def test_no_nodes_have_no_findings() -> None:
 def test_one_node_is_never_failed_for_its_name_or_interface() -> None:
     lonely = node(facts={**LOOPBACK, "net.interfaces": [LO]})
     found = judged(lonely)
-    assert [one.status for one in found] == ["not_checked", "pass", "not_checked"]
+    assert [one.status for one in found] == ["not_applicable", "pass", "not_applicable"]
     assert "one node" in found[0].because
 
 
@@ -94,7 +94,7 @@ def test_this_machine_alone_is_not_failed() -> None:
     here = NodeFacts(host="here", ranks=(0,), facts=notes.facts, unknown=notes.unknown)
     found = judged(here)
     assert [one.id for one in found] == IDS
-    assert {one.status for one in found} <= {"pass", "not_checked"}
+    assert {one.status for one in found} <= {"pass", "not_applicable"}
 
 
 def test_a_setting_that_this_machine_has_not_fails_with_its_message() -> None:

@@ -1,32 +1,10 @@
-"""The verdict: a failure is NOT READY, nothing measured is UNKNOWN, and neither looks like READY."""
+"""From the records of a run to its findings."""
 
 from typing import Any
 
-import pytest
-
-from wirespeed.checks.judge import judge, verdict_of
-from wirespeed.model.records import Finding, World
+from wirespeed.checks.judge import judge
+from wirespeed.model.records import World
 from wirespeed.reference import NoReference
-
-
-def finding(status: Any) -> Finding:
-    return Finding(id="X-001", status=status, title="x")
-
-
-@pytest.mark.parametrize(
-    ("statuses", "measured", "verdict"),
-    [
-        (["pass"], 1, ("READY", 0)),
-        (["pass", "warn", "not_checked"], 1, ("READY", 0)),
-        (["pass", "fail"], 9, ("NOT READY", 1)),
-        (["fail"], 0, ("NOT READY", 1)),
-        (["pass"], 0, ("UNKNOWN", 3)),
-        (["not_checked"], 0, ("UNKNOWN", 3)),
-        ([], 0, ("UNKNOWN", 3)),
-    ],
-)
-def test_verdict(statuses: list[str], measured: int, verdict: tuple[str, int]) -> None:
-    assert verdict_of([finding(status) for status in statuses], measured) == verdict
 
 
 def test_check_judges_speed_and_bench_does_not(world: World, measured: Any, verified: Any) -> None:

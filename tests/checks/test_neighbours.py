@@ -1,11 +1,13 @@
 """With another run on its nodes, speed is not judged: neither NOT READY nor READY comes of it."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from wirespeed.checks.judge import judge, verdict_of
+from wirespeed.checks.judge import judge
+from wirespeed.checks.verdicts import Extent, grade
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, World
@@ -15,6 +17,11 @@ OTHERS = [
     {"mark": "a" * 16, "pid": 7, "since": 1_700_000_000, "command": "check"},
     {"mark": "b" * 16, "pid": 8, "since": 1_700_000_060, "command": "train"},
 ]
+
+
+def ended(command: str, findings: Iterable[Finding], *, only: bool = False) -> tuple[str, int]:
+    found = grade(command, list(findings), Extent(only=only, measured=2))
+    return found.verdict, found.exit_code
 
 
 class Quick(NoReference):
@@ -43,7 +50,7 @@ def test_a_slow_node_is_not_accused_where_others_measure(
 ) -> None:
     timed = [measured(), measured(size_bytes=1 << 20, rank_medians=(1e-4, 1e-4, 1e-4, 9e-4))]
     alone = judge("check", world, timed, [verified()], Quick())
-    assert verdict_of(alone, 3) == ("NOT READY", 1)
+    assert ended("check", alone) == ("NOT READY", 1)
     found = by_id(judge("check", crowded, timed, [verified()], Quick()))
     speed = [one for id, one in found.items() if id.split("-")[0] in ("LAT", "BW", "SKEW")]
     assert len(speed) == 3
@@ -55,7 +62,7 @@ def test_a_slow_node_is_not_accused_where_others_measure(
     shared = found["WORLD-003"]
     assert shared.status == "not_checked" and shared.next
     assert shared.saw.startswith("check of pid 7, since 22:13:20 UTC; train of pid 8")
-    assert verdict_of(list(found.values()), 3) == ("UNKNOWN", 3)
+    assert ended("check", found.values()) == ("UNKNOWN", 3)
 
 
 def test_what_is_too_noisy_beside_others_is_not_ready(
@@ -64,7 +71,7 @@ def test_what_is_too_noisy_beside_others_is_not_ready(
     found = judge("check", crowded, [measured(half=0.9)], [verified()], Quick())
     assert "other wirespeed runs" in by_id(found)["LAT-001"].because
     assert by_id(found)["WORLD-003"].next and not by_id(found)["LAT-001"].next
-    assert verdict_of(found, 2) == ("UNKNOWN", 3)
+    assert ended("check", found) == ("UNKNOWN", 3)
 
 
 def test_wrong_data_fail_all_the_same(
@@ -72,7 +79,7 @@ def test_wrong_data_fail_all_the_same(
 ) -> None:
     bad = verified(wrong=1, errors=(wrong(),))
     found = judge("check", crowded, [measured()], [bad], Quick())
-    assert verdict_of(found, 2) == ("NOT READY", 1)
+    assert ended("check", found) == ("NOT READY", 1)
 
 
 def test_who_asks_for_no_speed_is_told_nothing(
@@ -80,10 +87,10 @@ def test_who_asks_for_no_speed_is_told_nothing(
 ) -> None:
     found = judge("check", crowded, [measured()], [verified()], Quick(), frozenset({"COL-001"}))
     assert set(by_id(found)) == {"COL-001"}
-    assert verdict_of(found, 1) == ("READY", 0)
+    assert ended("check", found, only=True) == ("PASSED", 0)
 
 
 def test_figures_of_a_shared_node_say_so(crowded: World, measured: Any, verified: Any) -> None:
     found = judge("bench", crowded, [measured()], [verified()], NoReference())
     assert by_id(found)["WORLD-003"].status == "warn"
-    assert verdict_of(found, 1) == ("READY", 0)
+    assert ended("bench", found) == ("MEASURED", 0)

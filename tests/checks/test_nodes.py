@@ -236,7 +236,7 @@ def test_one_node_has_nothing_to_be_compared_with() -> None:
     findings = judged(node("a"))
     for id in ("NODE-001", "NODE-002", "NODE-003", "NODE-004", "NODE-008"):
         finding = only(findings, id)
-        assert (finding.status, finding.because.split(":")[0]) == ("not_checked", "one node")
+        assert (finding.status, finding.because.split(":")[0]) == ("not_applicable", "one node")
     assert only(findings, "NODE-006").status == "pass"
     assert only(findings, "GPU-002").status == "pass"
 
@@ -267,8 +267,8 @@ def test_a_port_that_is_down_is_named() -> None:
 def test_memlock_does_not_matter_without_rdma_or_with_the_capability() -> None:
     low = {"memlock.soft": 65536}
     without = [node(h, rdma=(), facts=low) for h in "ab"]
-    assert only(judged(*without), "NODE-006").status == "not_checked"
-    assert only(judged(*without), "NODE-009").status == "not_checked"
+    assert only(judged(*without), "NODE-006").status == "not_applicable"
+    assert only(judged(*without), "NODE-009").status == "not_applicable"
     assert only(judged(node("a", facts={**low, "memlock.exempt": True})), "NODE-006").status == (
         "pass"
     )

@@ -40,8 +40,8 @@ def test_no_nodes_have_no_findings() -> None:
 def test_one_node_is_not_compared() -> None:
     found = judged(at())
     assert [(one.id, one.status) for one in found] == [
-        ("PLACE-001", "not_checked"),
-        ("PLACE-002", "not_checked"),
+        ("PLACE-001", "not_applicable"),
+        ("PLACE-002", "not_applicable"),
     ]
     assert found[0].because == "one node"
 

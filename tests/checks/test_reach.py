@@ -53,7 +53,7 @@ def test_good_paths_pass_each_check_once() -> None:
 
 def test_one_node_is_not_checked() -> None:
     found = reach_findings(world(1, {}))
-    assert set(statuses(found).values()) == {"not_checked"}
+    assert set(statuses(found).values()) == {"not_applicable"}
     assert all(one.because == "one node" for one in found)
 
 

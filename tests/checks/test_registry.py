@@ -75,7 +75,7 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     assert len(clusters) > 30
     assert others == imported | located | trained | launched | settings | watched | clusters | {
         "RUN-001",
-        *(f"GATE-{number:03}" for number in range(1, 9)),
+        *(f"GATE-{number:03}" for number in range(1, 10)),
         "GRID-001",
         "REPLAY-001",
         "SHAPE-001",

@@ -29,7 +29,7 @@ def bandwidth(world: World, measured: Any, busbw: float, expected: Any, **more: 
 
 def fleet(**changes: Any) -> Known:
     fields: dict[str, Any] = {
-        "time_s": None, "busbw": 100e9, "source": "median of 9 READY runs on such nodes",
+        "time_s": None, "busbw": 100e9, "source": "median of 9 earlier runs",
         "origin": "fleet", "busbw_range": (90e9, 104e9), "samples": 9, "outside_warn": 0.8,
         "outside_fail": 0.6, "notes": ("the spread",),
     }  # fmt: skip
@@ -42,19 +42,36 @@ def fleet(**changes: Any) -> Known:
 def test_low_is_beyond_the_ratio_and_outside_the_spread(
     busbw: float, status: str, world: World, measured: Any
 ) -> None:
-    found = bandwidth(world, measured, busbw, fleet())
+    found = bandwidth(world, measured, busbw, fleet(origin="baseline"))
     assert found.status == status
-    assert found.saw == f"{busbw / 100e9:.2f} of the fleet's median"
-    assert found.expected == (
-        "100 GB/s, 90.0 GB/s … 104 GB/s (median of 9 READY runs on such nodes)"
-    )
+    assert found.saw == f"{busbw / 100e9:.2f} of the baseline"
+    assert found.expected == "100 GB/s, 90.0 GB/s … 104 GB/s (median of 9 earlier runs)"
     assert found.evidence[0] == "the spread"
     assert found.because.startswith("likeliest first: (1) ") == (status != "pass")
     assert found.because.count("(3)") == (status != "pass")
 
 
+@pytest.mark.parametrize(
+    ("busbw", "status"), [(85e9, "measured"), (70e9, "warn"), (50e9, "warn"), (99e9, "measured")]
+)
+def test_runs_that_nobody_endorsed_warn_and_pass_nothing(
+    busbw: float, status: str, world: World, measured: Any
+) -> None:
+    found = bandwidth(world, measured, busbw, fleet())
+    assert found.status == status
+    assert ("median of 9 earlier runs" in found.because) == (status == "measured")
+    assert found.references[0].kind == "fleet"
+
+
+def test_runs_that_lie_too_far_apart_pass_nothing(world: World, measured: Any) -> None:
+    wide = fleet(origin="baseline", outside_fail=0.05)
+    found = bandwidth(world, measured, 99e9, wide)
+    assert (found.status, "too far apart" in found.because) == ("measured", True)
+    assert bandwidth(world, measured, 99e9, fleet(origin="baseline")).status == "pass"
+
+
 def test_a_figure_whose_interval_reaches_the_spread_is_not_low(world: World, measured: Any) -> None:
-    assert bandwidth(world, measured, 50e9, fleet(), half=0.4).status == "pass"
+    assert bandwidth(world, measured, 50e9, fleet(), half=0.4).status == "measured"
 
 
 def test_crowded_cores_warn_at_most(world: World, measured: Any) -> None:
@@ -80,7 +97,7 @@ def test_a_fleet_that_is_slow_as_a_whole_is_told(world: World, measured: Any) ->
     assert found.status == "warn"
     assert found.expected.endswith("; but 0.22 of 450 GB/s (SkyPilot)")
     vague = Expectation(time_s=None, busbw=450e9, source="y", may_fail=False)
-    assert bandwidth(world, measured, 100e9, fleet(also=(vague,))).status == "pass"
+    assert bandwidth(world, measured, 100e9, fleet(also=(vague,))).status == "measured"
 
 
 def node(number: int) -> NodeFacts:
@@ -96,8 +113,7 @@ def node(number: int) -> NodeFacts:
 def test_a_model_alone_fails_nobody_and_is_named(busbw: float, measured: Any) -> None:
     world = World(size=4, nodes=(node(0), node(1)), backend="nccl", launcher="x")
     found = bandwidth(world, measured, busbw, NoReference())
-    assert found.status == "pass"
-    assert found.expected == "no reference for this hardware"
+    assert (found.status, found.because) == ("measured", "no reference for this hardware")
     assert 'the limit of the model "ring over 1 × 100 Gbit/s a node"' in found.evidence[0]
     assert len(found.evidence) == (2 if busbw > 12.5e9 else 1), "above it needs a word"
 
@@ -116,8 +132,11 @@ def test_a_finding_keeps_the_figures_that_it_was_graded_against(measured: Any) -
     assert (first.op, first.size_bytes, first.ranks) == ("all_reduce", 1 << 30, 4)
 
 
-def test_what_supports_no_verdict_was_graded_against_nothing(world: World, measured: Any) -> None:
-    assert bandwidth(world, measured, 50e9, fleet(), half=0.6).references == ()
+def test_what_is_too_uncertain_names_what_it_would_be_held_against(
+    world: World, measured: Any
+) -> None:
+    found = bandwidth(world, measured, 50e9, fleet(), half=0.6)
+    assert (found.status, [one.kind for one in found.references]) == ("measured", ["fleet"])
 
 
 def test_a_time_is_graded_against_a_time(world: World, measured: Any) -> None:

@@ -1,7 +1,7 @@
 """What fails a run: failures, warnings on demand, and never what was allowed."""
 
-from wirespeed.checks.judge import verdict_of
 from wirespeed.checks.strictness import PLAIN, Strictness
+from wirespeed.checks.verdicts import Extent, grade
 from wirespeed.model.records import Finding, Status
 
 STRICT = Strictness("warn")
@@ -14,8 +14,20 @@ def finding(id: str, status: Status) -> Finding:
 def through(
     strict: Strictness, *findings: Finding, measured: int = 1
 ) -> tuple[list[Finding], str, int]:
+    """A full check of a world whose data and speed were looked at, where `measured`."""
+    looked_at = [
+        finding("WORLD-001", "pass"), finding("COL-002", "pass"), finding("BW-002", "measured")
+    ] if measured else []  # fmt: skip
     left = strict.allowed(findings)
-    return strict.judged(left, *verdict_of(left, measured))
+    found, graded = strict.judged(left, grade("check", [*looked_at, *left], Extent()))
+    return found, graded.verdict, graded.exit_code
+
+
+def test_speed_that_was_only_measured_fails_where_a_judgement_is_asked_for() -> None:
+    found, verdict, code = through(Strictness("unjudged"))
+    assert (verdict, code) == ("UNKNOWN", 3)
+    assert [(one.id, one.status) for one in found] == [("GATE-009", "not_checked")]
+    assert through(Strictness("unjudged"), finding("COL-001", "fail"))[1:] == ("NOT READY", 1)
 
 
 def test_a_warning_fails_only_where_that_was_asked_for() -> None:

@@ -68,7 +68,7 @@ def test_the_rank_that_sleeps_is_named(cli: Any, job: list[int], finding: Any) -
     )
     assert one["evidence"][0] == "rank 2: load (job.py:5) < <module> (job.py:7)"
     shown = cli.here("runs", "show", done.json["id"])
-    assert "HELD UP" in shown.out and "rank 2 does not move" in shown.out
+    assert "HUNG" in shown.out and "rank 2 does not move" in shown.out
 
 
 @pytest.mark.slow

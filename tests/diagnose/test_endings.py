@@ -42,15 +42,15 @@ def read(folder: Path, **logs: str | bytes) -> Reading:
     [
         (FULL, "CAUSE NAMED", 1),
         (FULL + TRAINED, "CAUSE NAMED", 1),
-        (TABLE + CLOSING, "GOOD END SHOWN", 0),
+        (TABLE + CLOSING, "ENDED WELL", 0),
         (TABLE + CLOSING.replace("0 OK", "3 FAILED"), "SYMPTOMS ONLY", 3),
         (TABLE, "SYMPTOMS ONLY", 3),
         (TABLE + CLOSING + TABLE, "NOTHING KNOWN", 3),
         (CLOSING[:30], "NOTHING KNOWN", 3),
-        (TRAINED, "GOOD END SHOWN", 0),
+        (TRAINED, "ENDED WELL", 0),
         (TRAINED + "step\n" * 2000, "NOTHING KNOWN", 3),
         (TRAINED + "Job finished with exit code 1\n", "NOTHING KNOWN", 3),
-        (TRAINED + "finished with 0 errors, exit code 0\n", "GOOD END SHOWN", 0),
+        (TRAINED + "finished with 0 errors, exit code 0\n", "ENDED WELL", 0),
         ("step 1\nwaiting until training is complete\n", "NOTHING KNOWN", 3),
         ("", "NOTHING KNOWN", 3),
     ],
@@ -70,7 +70,7 @@ def test_a_good_end_is_told_with_its_lines(tmp_path: Path) -> None:
 
 def test_every_rank_must_show_its_end(tmp_path: Path) -> None:
     assert read(tmp_path, rank0_log=TRAINED, rank1_log="step 1\n").verdict == "NOTHING KNOWN"
-    assert read(tmp_path, rank1_log=TRAINED).verdict == "GOOD END SHOWN"
+    assert read(tmp_path, rank1_log=TRAINED).verdict == "ENDED WELL"
     assert read(tmp_path, rank1_log="step 1\n", all_log=TABLE + CLOSING).exit_code == 0
     assert read(tmp_path, all2_log=TABLE).exit_code == 3
 
@@ -84,7 +84,7 @@ def test_a_packed_log_that_breaks_off_is_no_good_one(tmp_path: Path, pack: objec
     text = os.urandom(200_000).hex().encode() + b"\n" + TRAINED.encode()
     packed: bytes = pack(text)  # type: ignore[operator]
     whole = read(tmp_path, a_log=packed)
-    assert (whole.verdict, whole.lines) == ("GOOD END SHOWN", 3)
+    assert (whole.verdict, whole.lines) == ("ENDED WELL", 3)
     cut = read(tmp_path, a_log=packed[:-3], other_log=TRAINED)
     assert (cut.verdict, cut.exit_code) == ("SYMPTOMS ONLY", 3)
     assert any(one.id == "DIAG-010" and "breaks off" in one.title for one in cut.findings)
@@ -92,7 +92,7 @@ def test_a_packed_log_that_breaks_off_is_no_good_one(tmp_path: Path, pack: objec
 
 def test_frames_one_after_another_are_one_log(tmp_path: Path) -> None:
     two = zstandard.compress(b"step 1\n") + zstandard.compress(b"Training completed\n")
-    assert read(tmp_path, a_log=two).verdict == "GOOD END SHOWN"
+    assert read(tmp_path, a_log=two).verdict == "ENDED WELL"
     assert read(tmp_path, a_log=two + b"more").verdict == "SYMPTOMS ONLY"
 
 

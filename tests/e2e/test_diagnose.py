@@ -51,7 +51,7 @@ def test_the_logs_of_a_stored_run(cli: Any, tmp_path: Path) -> None:
     done = cli.here("diagnose", run["id"])
     assert (done.code, run["verdict"]) == (0, "READY"), done.err
     assert "wirespeed check ended with exit code 0" in " ".join(done.out.split())
-    assert "GOOD END SHOWN" in done.out and "READY" not in done.out
+    assert "ENDED WELL" in done.out and "READY" not in done.out
 
 
 OWN = """\

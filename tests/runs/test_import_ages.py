@@ -77,7 +77,7 @@ def test_a_good_table_of_any_age_is_good(age: str, tmp_path: Path) -> None:
         text = table(*case)
         log.write_text(text)
         found = diagnose([Source("job.log", log)])
-        assert found.verdict == "GOOD END SHOWN", (case, found.findings[0].title)
+        assert found.verdict == "ENDED WELL", (case, found.findings[0].title)
         (read,) = read_tables(text)
         run = run_from_table(read, name=f"{case[1]}_perf.txt")
         assert not [one for one in run.findings if one.status == "fail"], case

@@ -37,7 +37,7 @@ def test_the_quirks_of_version_3() -> None:
     assert {m.root for m in run.measurements} == {-1}
     assert [m.iterations for m in run.measurements] == [17, 17, 20, 20]
     assert not run.measurements[0].blocking
-    assert run.verdict == "NOT READY"
+    assert run.verdict == "FAILED"
     assert [finding.id for finding in run.findings] == ["IMP-002", "IMP-005"]
     assert run.findings[1].saw == "unhandled system error"
 

@@ -57,7 +57,7 @@ def test_the_text_of_ib_send_lat_and_an_error() -> None:
         ("ib_send_lat", "s"): pytest.approx(1.05e-6),
         ("ib_send_lat 99 %", "s"): pytest.approx(1.4e-6),
     }
-    assert (run.verdict, run.findings[0].saw) == ("NOT READY", "Completion with error at client")
+    assert (run.verdict, run.findings[0].saw) == ("FAILED", "Completion with error at client")
 
 
 NEW = """{
@@ -161,7 +161,7 @@ def test_osu_without_its_command_asks_for_the_ranks() -> None:
 
 def test_osu_that_found_wrong_data_is_not_ready() -> None:
     run = one(OSU.replace("Pass", "Fail"))
-    assert (run.verdict, [f.id for f in run.findings]) == ("NOT READY", ["IMP-002"])
+    assert (run.verdict, [f.id for f in run.findings]) == ("FAILED", ["IMP-002"])
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_all_that_can_be_used_is_taken() -> None:
     assert step.step.mean == pytest.approx(5e-3)
     assert step.memory is None
     assert [finding.id for finding in run.findings] == ["IMP-007"]
-    assert (run.verdict, run.exit_code, run.started) == ("UNKNOWN", 3, "2026-03-01T10:20:30.123Z")
+    assert (run.verdict, run.exit_code, run.started) == ("NONE", 0, "2026-03-01T10:20:30.123Z")
     assert "small (script's MLP)" in render(run, "table", Style())
 
 

@@ -48,7 +48,7 @@ def ids(run: Run) -> list[str]:
 def test_the_new_layout() -> None:
     run = one(NEW)
     assert run.command == "import"
-    assert (run.verdict, run.exit_code, run.findings) == ("UNKNOWN", 3, ())
+    assert (run.verdict, run.exit_code, run.findings) == ("NONE", 0, ())
     assert run.world.size == 4
     assert [(node.host, node.ranks) for node in run.world.nodes] == [
         ("gpu-n01", (0, 1)),
@@ -91,16 +91,16 @@ def test_the_old_layout_with_a_list_of_devices_cut_short() -> None:
 def test_the_bound_of_the_old_error_column() -> None:
     """nccl-tests counted float32 up to 1e-5 as right (DeltaMaxValue), integers at 0 only."""
     at = OLD.replace("1e-06    212.7", "1e-05    212.7")
-    assert one(at, op="all_reduce").verdict == "UNKNOWN"
+    assert one(at, op="all_reduce").verdict == "NONE"
     over = OLD.replace("1e-06    212.7", "2e-05    212.7")
     run = one(over, op="all_reduce")
-    assert (run.verdict, run.exit_code, ids(run)) == ("NOT READY", 1, ["IMP-002"])
+    assert (run.verdict, run.exit_code, ids(run)) == ("FAILED", 1, ["IMP-002"])
     assert run.measurements[0].wrong is None
     assert "1048576 B float: error 2e-05" in run.findings[0].saw
     double = OLD.replace("float ", "double")
-    assert one(double, op="all_reduce").verdict == "NOT READY"
+    assert one(double, op="all_reduce").verdict == "FAILED"
     half = over.replace("float", " half")
-    assert one(half, op="all_reduce").verdict == "UNKNOWN"
+    assert one(half, op="all_reduce").verdict == "NONE"
 
 
 @pytest.mark.parametrize(
@@ -247,11 +247,11 @@ def test_each_table_is_a_run() -> None:
 
 def test_wrong_data_is_not_ready() -> None:
     run = one(NEW.replace("11.52   17.27       0", "11.52   17.27      42"))
-    assert (run.verdict, run.exit_code) == ("NOT READY", 1)
+    assert (run.verdict, run.exit_code) == ("FAILED", 1)
     assert run.findings[0].status == "fail"
     assert run.findings[0].saw == "2097152 B float32: 42 wrong elements"
     only_total = one(NEW.replace("values : 0 OK", "values : 3 FAILED"))
-    assert only_total.verdict == "NOT READY"
+    assert only_total.verdict == "FAILED"
     assert only_total.findings[0].saw == "Out of bounds values : 3"
 
 

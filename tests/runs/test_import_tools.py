@@ -46,7 +46,7 @@ def dcgm(*results: dict[str, Any], **about: Any) -> dict[str, Any]:
 
 def test_dcgm_names_what_failed_and_says_what_was_not_run() -> None:
     run = one(sample("dcgm.json"))
-    assert (run.verdict, run.exit_code) == ("NOT READY", 1)
+    assert (run.verdict, run.exit_code) == ("FAILED", 1)
     assert run.versions == {"dcgm": "4.2.3", "driver": "580.82.09"}
     failed, *rest = run.findings
     assert failed.title == "DCGM: software failed on GPU 0"
@@ -65,7 +65,7 @@ def test_dcgm_before_version_4_after_a_warning_with_its_bandwidths() -> None:
         {"gpu_id": "3", "status": "NewWord"},
     )
     run = one("WARNING: no hostengine\n" + json.dumps(data))
-    assert run.verdict == "UNKNOWN", "passes of another tool are no READY"
+    assert run.verdict == "NONE", "passes of another tool are no verdict"
     assert {(f.status, f.title) for f in run.findings} == {
         ("pass", "DCGM: PCIe passed on GPU 0,1"),
         ("warn", "DCGM: PCIe warns on GPU 2"),
@@ -81,7 +81,7 @@ def test_dcgm_4_tells_what_is_of_no_gpu_in_the_summary_alone() -> None:
     told = {"warning": "the plugin crashed", "error_severity": 2}
     test["test_summary"] = {"status": "Fail", "warnings": [told]}
     run = one(data)
-    assert (run.verdict, run.findings[0].saw) == ("NOT READY", "the plugin crashed")
+    assert (run.verdict, run.findings[0].saw) == ("FAILED", "the plugin crashed")
     test["results"][0] |= {"status": "Fail", "warnings": [told]}
     assert [f.title for f in one(data).findings] == ["DCGM: PCIe failed on GPU 0"], "once"
 
@@ -89,12 +89,12 @@ def test_dcgm_4_tells_what_is_of_no_gpu_in_the_summary_alone() -> None:
 def test_a_warning_of_dcgm_is_no_failure() -> None:
     """nvvs, called without dcgmi, says beside its results that nobody should."""
     run = one(dcgm({"gpu_ids": "0", "status": "PASS"}) | {"Warning": "use dcgmi"})
-    assert (run.verdict, run.findings[-1].status) == ("UNKNOWN", "warn")
+    assert (run.verdict, run.findings[-1].status) == ("NONE", "warn")
 
 
 def test_dcgm_that_could_not_run_is_a_failure() -> None:
     run = one({"DCGM GPU Diagnostic": {"runtime_error": "unsupported GPU", "version": "4.2.3"}})
-    assert (run.verdict, run.findings[0].saw) == ("NOT READY", "unsupported GPU")
+    assert (run.verdict, run.findings[0].saw) == ("FAILED", "unsupported GPU")
 
 
 def test_dcgm_again_and_again_is_a_run_each_time() -> None:
@@ -102,7 +102,7 @@ def test_dcgm_again_and_again_is_a_run_each_time() -> None:
     good, bad = (dcgm({"gpu_ids": "0", "status": word}) for word in ("PASS", "FAIL"))
     told = {"iterations": [good, bad], "Overall Result": "Fail", "warning": "a diagnostic error"}
     first, second = import_bytes(json.dumps(told).encode(), name="x.json")
-    assert (first.verdict, second.verdict) == ("UNKNOWN", "NOT READY")
+    assert (first.verdict, second.verdict) == ("NONE", "FAILED")
     assert [one.status for one in first.findings] == ["pass"]
     assert [one.saw for one in second.findings] == ["status FAIL", "a diagnostic error"]
 
@@ -151,7 +151,7 @@ def test_nvbandwidth_that_failed() -> None:
         "error": "CUDA_ERROR_ECC_UNCORRECTABLE",
     }
     run = one(data)
-    assert (run.verdict, run.findings[0].saw) == ("NOT READY", "CUDA_ERROR_ECC_UNCORRECTABLE")
+    assert (run.verdict, run.findings[0].saw) == ("FAILED", "CUDA_ERROR_ECC_UNCORRECTABLE")
 
 
 def test_iperf3_has_the_interval_of_its_seconds() -> None:
@@ -201,7 +201,7 @@ def test_an_iperf3_server_knows_what_it_sent() -> None:
 def test_iperf3_that_could_not_connect_is_a_failure() -> None:
     start = {"connected": [], "version": "iperf 3.12", "system_info": "Linux node-0 6.1"}
     run = one({"start": start, "intervals": [], "end": {}, "error": "unable to connect to server"})
-    assert (run.verdict, run.findings[0].id) == ("NOT READY", "IMP-008")
+    assert (run.verdict, run.findings[0].id) == ("FAILED", "IMP-008")
 
 
 def test_superbench_has_units_nodes_and_failures() -> None:

@@ -53,7 +53,7 @@ def test_import_says_what_it_found_and_exits_0() -> None:
     result = invoke("import", str(SAMPLES / "results.json"))
     assert result.exit_code == 0
     assert "the collective gave wrong data  IMP-002" in result.output
-    assert list_runs()[0].verdict == "NOT READY"
+    assert list_runs()[0].verdict == "FAILED"
 
 
 def test_nothing_is_stored_unless_every_file_can_be_read(tmp_path: Path) -> None:

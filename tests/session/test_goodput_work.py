@@ -134,7 +134,7 @@ def test_a_rank_that_is_killed_is_an_incident_and_the_job_goes_on(session):
     assert "training went on from step 10" in failed.costs
     (incident,) = one.incidents
     assert incident.subject == "rank 1" and incident.lost_s >= 0.005 and incident.world == 1
-    assert (found.verdict, found.exit_code) == ("NOT READY", 1)
+    assert (found.verdict, found.exit_code) == ("FAILED", 1)
     assert store.load(store.find(found.id)).goodput == one
     first, second = (plan.training.lasting for plan in worlds.plans)
     assert not first.resume and second.resume and second.for_s <= first.for_s
@@ -145,7 +145,7 @@ def test_a_rank_that_is_killed_is_an_incident_and_the_job_goes_on(session):
 
 def test_training_that_nothing_disturbs(session):
     found, _ = run(session, [ready(0), steps(10), saved(10), event("over", loss=5.4), FINE])
-    assert (found.verdict, found.exit_code) == ("READY", 0)
+    assert (found.verdict, found.exit_code) == ("MEASURED", 0)
     assert found.goodput.mtbf_s is None and found.goodput.best_interval_s is None
     assert found.goodput.loss_at_most_s >= 5.0 and not troubles(found)
 

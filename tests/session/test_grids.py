@@ -99,7 +99,7 @@ def test_one_run_holds_all_and_the_largest_world_tells_the_facts(grid):
     }
     warned = finding(run, "GRID-001")
     assert warned.status == "warn" and "8 ranks, nccl" in warned.title
-    assert (run.verdict, run.exit_code) == ("READY", 0)
+    assert (run.verdict, run.exit_code) == ("MEASURED", 0)
 
 
 def test_every_view_has_the_joint_table_and_says_why_not(grid):
@@ -145,7 +145,7 @@ def test_what_does_not_fit_is_a_row_with_its_reason(grid):
 
 def test_a_world_that_fails_costs_its_own_rows_and_the_verdict(grid):
     run = grid(*(Pretended(lambda ranks, _: DIED if ranks == 4 else FINE).world(n) for n in (2, 4)))
-    assert (run.verdict, run.exit_code) == ("NOT READY", 1)
+    assert (run.verdict, run.exit_code) == ("FAILED", 1)
     assert finding(run, "DIED-001").title == "4 ranks, gloo: rank 1 died"
     assert run.grid[1].reason == "rank 1 died"
     assert [one.reason for one in run.grid[1].missing] == ["rank 1 died"] * 2
@@ -163,7 +163,7 @@ def test_what_a_rank_refuses_is_no_failure(grid):
 
     run = grid(*(Pretended(act).world(n) for n in (2, 4)))
     assert run.grid[1].reason == "no GPU 3"
-    assert (run.verdict, run.exit_code) == ("READY", 0)
+    assert (run.verdict, run.exit_code) == ("MEASURED", 0)
 
 
 def test_nothing_that_runs_is_unknown(grid):

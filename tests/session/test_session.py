@@ -70,17 +70,17 @@ def feed(session):
     session.on_record(0, "progress", {"index": 0, "of": 1, "label": "all_reduce"})
 
 
-def test_a_good_run_is_ready_and_stored(session):
+def test_a_good_run_is_measured_and_stored(session):
     feed(session)
     session.on_record(0, "verification", verification(0))
     session.on_record(0, "measurement", measurement())
     run = session.close(Outcome(kind="finished"))
-    assert (run.verdict, run.exit_code, run.world.size) == ("READY", 0, 2)
+    assert (run.verdict, run.exit_code, run.world.size) == ("MEASURED", 0, 2)
     assert run.measurements[0].time.median == 1e-3
     assert store.load(session.folder.path) == run
 
 
-def test_wrong_data_is_not_ready_and_names_the_rank(session):
+def test_wrong_data_fails_and_names_the_rank(session):
     feed(session)
     error = WrongData(
         rank=1,
@@ -96,7 +96,7 @@ def test_wrong_data_is_not_ready_and_names_the_rank(session):
     session.on_record(0, "verification", verification(3, (error,)))
     run = session.close(Outcome(kind="finished"))
     failed = next(f for f in run.findings if f.status == "fail")
-    assert (run.verdict, run.exit_code) == ("NOT READY", 1)
+    assert (run.verdict, run.exit_code) == ("FAILED", 1)
     assert (failed.id, failed.subject.kind, failed.subject.name) == ("COL-001", "rank", "rank 1")
 
 
@@ -115,7 +115,7 @@ def test_an_interruption_is_130_and_keeps_what_was_measured(session):
             findings=(Finding(id="INT-001", status="not_checked", title="interrupted"),),
         )
     )
-    assert (run.verdict, run.exit_code, len(run.measurements)) == ("UNKNOWN", 130, 1)
+    assert (run.verdict, run.exit_code, len(run.measurements)) == ("INTERRUPTED", 130, 1)
 
 
 def test_a_refusal_is_unknown_with_its_own_exit_code_and_no_failure(session):
@@ -151,7 +151,7 @@ def test_a_death_comes_first_and_what_was_proven_stays(session):
     session.on_record(0, "verification", verification(0))
     died = Finding(id="DIED-001", status="fail", title="rank 1 died")
     run = session.close(Outcome(kind="died", findings=(died,)))
-    assert (run.verdict, run.exit_code) == ("NOT READY", 1)
+    assert (run.verdict, run.exit_code) == ("FAILED", 1)
     assert run.findings[0].id == "DIED-001"
     assert "COL-001" in [f.id for f in run.findings if f.status == "pass"]
 
@@ -179,9 +179,9 @@ def in_zones(session, *zones):
 @pytest.mark.parametrize(
     "strict, verdict",
     [
-        (Strictness(), ("NOT READY", 1)),
-        (Strictness(allow=frozenset({"PLACE-001"})), ("READY", 0)),
-        (Strictness("warn", frozenset({"PLACE-001"})), ("READY", 0)),
+        (Strictness(), ("FAILED", 1)),
+        (Strictness(allow=frozenset({"PLACE-001"})), ("PASSED", 0)),
+        (Strictness("warn", frozenset({"PLACE-001"})), ("PASSED", 0)),
     ],
 )
 def test_two_zones_fail_where_placement_alone_is_asked_for(tmp_path, monkeypatch, strict, verdict):
@@ -192,22 +192,24 @@ def test_two_zones_fail_where_placement_alone_is_asked_for(tmp_path, monkeypatch
     assert (run.verdict, run.exit_code) == verdict
     assert store.load(run.id and store.find(run.id)) == run, "what was allowed is stored"
     one = in_zones(opened(plan, only=only, strictness=strict), "a", "a")
-    assert (one.verdict, one.exit_code) == ("READY", 0)
+    assert (one.verdict, one.exit_code) == ("PASSED", 0)
 
 
 @pytest.mark.parametrize(
-    ("only", "verdict"), [("PLACE-001", "UNKNOWN"), ("PLACE-001,WORLD-001", "READY"), ("", "READY")]
+    ("only", "verdict"),
+    [("PLACE-001", "UNKNOWN"), ("PLACE-001,WORLD-001", "PASSED"), ("", "UNKNOWN")],
 )
 def test_measured_and_nothing_judged_of_what_was_asked_for_is_unknown(
     tmp_path, monkeypatch, only, verdict
 ):
     monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
-    session = opened(only=frozenset(filter(None, only.split(","))))
+    plan = Plan(command="check", steps=())
+    session = opened(plan, only=frozenset(filter(None, only.split(","))))
     feed(session)
     session.on_record(0, "measurement", measurement())
     run = session.close(Outcome(kind="finished"))
     asked = [one.status for one in run.findings if one.id == "PLACE-001"]
-    assert (run.verdict, asked) == (verdict, ["not_checked"])
+    assert (run.verdict, asked) == (verdict, ["not_applicable"])
 
 
 def test_a_run_that_broke_off_is_not_to_be_allowed(tmp_path, monkeypatch):
@@ -217,7 +219,7 @@ def test_a_run_that_broke_off_is_not_to_be_allowed(tmp_path, monkeypatch):
     session.on_record(0, "measurement", measurement())
     died = Finding(id="DIED-001", status="fail", title="rank 1 died")
     run = session.close(Outcome(kind="died", findings=(died,)))
-    assert (run.verdict, run.exit_code) == ("NOT READY", 1)
+    assert (run.verdict, run.exit_code) == ("FAILED", 1)
 
 
 def counted(rank, seconds, **grown):

@@ -127,7 +127,7 @@ def test_each_round_has_each_once_in_an_order_of_its_own(compare):
     assert len(set(rounds)) > 2
     assert rounds[0][0] == "default"
     assert pretended.verified == list(rounds[0]), "data are checked once a setting"
-    assert (run.verdict, run.exit_code) == ("READY", 0)
+    assert (run.verdict, run.exit_code) == ("MEASURED", 0)
     assert {name: one.verdict for name, one in by_name(run).items()} == {
         "default": "default",
         "A=1": "faster",
@@ -170,7 +170,7 @@ def test_a_default_that_fails_ends_it_with_its_own_verdict(compare):
     pretended = Pretended(lambda name: 1.0, lambda number, name: DIED)
     run = compare({"A": ["1"]}, pretended)
     assert pretended.begun == ["default"]
-    assert (run.verdict, run.exit_code, run.settings) == ("NOT READY", 1, ())
+    assert (run.verdict, run.exit_code, run.settings) == ("FAILED", 1, ())
     assert run.findings[0].id == "DIED-001"
 
 
@@ -178,7 +178,7 @@ def test_wrong_data_under_a_setting_is_a_failure_that_names_it(compare):
     run = compare({"A": ["1"]}, Pretended(lambda name: 1.0, wrong=("A=1",)))
     (told,) = [one for one in run.findings if one.status == "fail"]
     assert told.title.startswith("A=1: ")
-    assert (told.id, run.verdict, run.exit_code) == ("COL-001", "NOT READY", 1)
+    assert (told.id, run.verdict, run.exit_code) == ("COL-001", "FAILED", 1)
     assert {v.setting: v.wrong for v in run.verifications} == {"": 0, "A=1": 5}
 
 
@@ -191,7 +191,7 @@ def test_a_signal_between_two_worlds_keeps_what_is_there(compare):
     pretended = Pretended(lambda name: 1.0, act)
     run = compare({"A": ["1"]}, pretended)
     assert len(pretended.begun) == 7
-    assert (run.verdict, run.exit_code) == ("UNKNOWN", 130)
+    assert (run.verdict, run.exit_code) == ("INTERRUPTED", 130)
     assert len(by_name(run)["A=1"].rounds) == 3
     assert by_name(run)["A=1"].verdict == "not enough rounds"
     assert [m.setting for m in run.measurements] == ["", "A=1"]

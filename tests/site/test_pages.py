@@ -26,7 +26,6 @@ from wirespeed.runs.source import opened, reading_from
 from wirespeed.runs.store import load, save
 from wirespeed.site.fleet import whole
 from wirespeed.site.framing import Beside
-from wirespeed.site.links import kind_of
 from wirespeed.site.live_pages import job_page, live_page
 from wirespeed.site.node_pages import lemons_page, node_page, nodes_page, overview
 from wirespeed.site.pages import _told as metrics_of_names
@@ -35,6 +34,7 @@ from wirespeed.site.pictures import Point, lanes
 from wirespeed.site.run_pages import compare_page, run_page, runs_page
 from wirespeed.site.trend_pages import trends_page
 from wirespeed.views.live import LiveJob, LiveStep
+from wirespeed.views.text import kind_of
 
 FIRST = {
     "overview": overview,

@@ -1,8 +1,8 @@
 """Findings about how fast devices are: against others of their product, their data sheet, and cool.
 
 A device is slow where its rate lies below the fleet's median by more than healthy devices do: the
-fleet is the devices of one product in this world and in earlier READY runs. docs/compute.md says how
-often that accuses a good one (benchmarks/compute_verdicts.py).
+fleet is the devices of one product in this world and in earlier runs that did not fail.
+docs/compute.md says how often that accuses a good one (benchmarks/compute_verdicts.py).
 """
 
 import math
@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist, fmean, median, stdev, variance
 
 from wirespeed.checks.compute import node_of, place_of
-from wirespeed.checks.registry import absent, tell
+from wirespeed.checks.registry import not_applicable, tell
 from wirespeed.model.compute_records import Compute, ComputeRate
 from wirespeed.model.records import Finding, Run, Status
 from wirespeed.model.units import counted
+from wirespeed.model.verdicts import HISTORY
 from wirespeed.reference.known import Past
 from wirespeed.reference.shape import product_named
 from wirespeed.statistics import MAD_TO_SIGMA, student_t
@@ -47,6 +48,7 @@ _LITTLE_POWER = ("L4", "A10")
 NOT_TOLD = "clock, temperature and power are not told here"
 _NOT_JUDGED = 3
 """Exit code of the first nights of a check of speed alone, which nothing can be compared with."""
+_OF_OTHERS = "devices of its product"
 HELD = 0.95
 """Share of its first rate that a device keeps when it is hot."""
 _Who = tuple[str, str]
@@ -64,7 +66,7 @@ def fast_findings(found: Compute, past: Past) -> list[Finding]:
 
 def _speaks(run: Run) -> bool:
     alone = not any(node.facts.neighbours for node in run.world.nodes)
-    good = run.verdict == "READY" or run.exit_code == _NOT_JUDGED
+    good = run.verdict in HISTORY or run.exit_code == _NOT_JUDGED
     return good and alone and not run.config.get("inject")
 
 
@@ -172,9 +174,9 @@ def _slow(rates: Sequence[ComputeRate], earlier: Iterable[Sequence[ComputeRate]]
     if not compared:
         return [tell("COMP-004", "alone", one=fit[0], figure=fit[0].text(fit[0].own_per_second))]
     devices = counted(len({(one.host, one.device) for one in fit}), "device")
-    return [
-        tell("COMP-004", "good", devices=devices, figures=len(compared), left=_left(timed, fit))
-    ]
+    against_others = any(what.endswith(_OF_OTHERS) for _, _, what, _ in compared)
+    case = "good" if against_others else "as before"
+    return [tell("COMP-004", case, devices=devices, figures=len(compared), left=_left(timed, fit))]
 
 
 def _kind(one: ComputeRate) -> tuple[str, str, bool]:
@@ -222,7 +224,7 @@ def _compared(
         rate = now[who]
         if fleet.count > 1:
             what = "median" if fleet.count >= FEW else "best"
-            yield one, rate, f"the {what} of {fleet.count} devices of its product", fleet
+            yield one, rate, f"the {what} of {fleet.count} {_OF_OTHERS}", fleet
         if len(past[who]) >= LEAST_RUNS:
             what = f"the median of its own {len(past[who])} earlier runs"
             yield one, rate, what, Fleet.of_past(past[who])
@@ -341,7 +343,7 @@ def _peaks(rates: Sequence[ComputeRate]) -> list[Finding]:
                 at=place_of(least),
             )
         ]
-    return [absent("COMP-005", "share of the peak", "no peak is known of these devices")]
+    return [not_applicable("COMP-005", "share of the peak", "no peak is known of these devices")]
 
 
 def _near(one: ComputeRate) -> float:

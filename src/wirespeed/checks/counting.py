@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from wirespeed.checks.registry import CHECKS, EXPLAINED, CounterRule, absent, worse
+from wirespeed.checks.registry import CHECKS, EXPLAINED, CounterRule, absent, not_applicable, worse
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
 from wirespeed.model.units import counted, format_duration
 
@@ -79,7 +79,7 @@ def _of_id(id: str, nodes: Sequence[NodeFacts], silent: Sequence[str]) -> list[F
         return found
     watched = [name for node in nodes for name in node.counters["watched"] if _applies(id, name)]
     if not watched:
-        return [absent(id, f"{about} not checked", _NONE)]
+        return [not_applicable(id, about, _NONE)]
     longest = max(node.counters["seconds"] for node in nodes)
     little = [f"{node.host} {one.device}: {one.text}" for node, one in grown]
     title = f"{about} ({counted(len(watched), 'device')}, {format_duration(longest)})"

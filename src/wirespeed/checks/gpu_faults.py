@@ -7,8 +7,18 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.checks.gpu_health import Fault, Gpu, Status, faulty, judge_cuda, outside, why_blind
-from wirespeed.checks.registry import EXPLAINED, Blind, Judge, judge_nodes
+from wirespeed.checks.gpu_health import (
+    NO_GPU,
+    Fault,
+    Gpu,
+    Status,
+    faulty,
+    has_no_gpu,
+    judge_cuda,
+    outside,
+    why_blind,
+)
+from wirespeed.checks.registry import EXPLAINED, Blind, Judge, absent, judge_nodes
 from wirespeed.model.node_facts import Xid as LoggedXid
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import format_duration
@@ -35,11 +45,10 @@ def gpu_fault_findings(world: World) -> list[Finding]:
 
 def _check(id: str, world: World, judge: Judge, saw: str = "") -> list[Finding]:
     nodes = [node for node in world.nodes if _concerned(node)]
-    none = next(
-        (node.unknown["gpus"] for node in world.nodes if "gpus" in node.unknown),
-        "no GPU on any node",
-    )
-    return judge_nodes(id, nodes, judge, none=none, saw=saw)
+    if not nodes and not all(map(has_no_gpu, world.nodes)):
+        reasons = (node.unknown["gpus"] for node in world.nodes if "gpus" in node.unknown)
+        return [absent(id, f"{EXPLAINED[id].about} not checked", next(reasons, "not reported"))]
+    return judge_nodes(id, nodes, judge, none=NO_GPU, saw=saw)
 
 
 def gpu_cuda_findings(world: World) -> list[Finding]:
@@ -87,6 +96,8 @@ def _memory_faults(gpu: Gpu) -> Iterable[Fault]:
 
 def _judge_log(node: NodeFacts) -> Finding | Blind | None:
     errors = node.facts.gpu_xids
+    if errors is None and has_no_gpu(node):
+        return Blind(NO_GPU, applies=False)
     if errors is None:
         return Blind(node.unknown.get("gpu.xids", "kernel log not reported"))
     judged = [(error, meaning_of(error["kind"], error["code"], error["text"])) for error in errors]
@@ -164,6 +175,8 @@ def _judge_bus(node: NodeFacts) -> Finding | Blind | None:
     faults = list(_bus_faults(node))
     if faults:
         return faulty("GPU-008", node, faults)
+    if has_no_gpu(node):
+        return Blind(NO_GPU, applies=False)
     if "gpus" in node.unknown or node.facts.gpu_count is None:
         return Blind(node.unknown.get("gpus", "number of GPUs not reported by NVML"))
     if node.facts.gpu_on_bus is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
-from wirespeed.checks.registry import EXPLAINED, Blind, absent, worse
+from wirespeed.checks.registry import EXPLAINED, Blind, absent, not_applicable, worse
 from wirespeed.model.records import Finding, NodeFacts, World
 
 Gpu = dict[str, Any]
@@ -57,8 +57,19 @@ def _siblings(node: NodeFacts, gpu: Gpu) -> list[Gpu]:
     ]
 
 
+NO_GPU = "no GPU"
+
+
+def has_no_gpu(node: NodeFacts) -> bool:
+    """Return whether the node is known to have no GPU: none on the PCI bus, and none in NVML."""
+    on_bus = node.facts.gpu_on_bus
+    return not node.gpus and on_bus is not None and not on_bus and not node.facts.gpu_nvml_failed
+
+
 def why_blind(node: NodeFacts, *keys: str) -> Blind:
     """Why NVML did not tell something about a GPU (the first reason counts), or about any."""
+    if has_no_gpu(node):
+        return Blind(NO_GPU, applies=False)
     if not node.gpus:
         return Blind(node.unknown.get("gpus", "NVML shows no GPU"))
     names = (
@@ -123,6 +134,8 @@ def _of_all(checks: Checks, world: World) -> list[Finding]:
 
 def _of_gpus(id: str, fault: Faults, needs: Sequence[str], world: World) -> list[Finding]:
     """A finding a node whose GPUs have the fault; else pass, or not checked where none tells."""
+    if world.nodes and all(map(has_no_gpu, world.nodes)):
+        return [not_applicable(id, EXPLAINED[id].about, NO_GPU)]
     gpus = [gpu for node in world.nodes for gpu in node.gpus]
     blind = [gpu for gpu in gpus if any(need not in gpu for need in needs)]
     found = []
@@ -245,6 +258,8 @@ def judge_cuda(node: NodeFacts) -> Finding | Blind | None:
     if failed:
         fault = Fault("fail", f"CUDA does not start: {failed['call']} gives {failed['text']}")
         return faulty(check.id, node, [fault], fix=check.fix_of(failed["code"]))
+    if has_no_gpu(node):
+        return Blind(NO_GPU, applies=False)
     if node.facts.gpu_visible is None:
         why = node.unknown.get("gpu.visible", "CUDA was not asked")
         return Blind("; ".join(filter(None, (why, _hidden(node)))))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from wirespeed.checks.registry import EXPLAINED, absent, on_node, tell
+from wirespeed.checks.registry import EXPLAINED, absent, not_applicable, on_node, tell
 from wirespeed.model.node_facts import Facts, Interface, InterfaceSetting
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import counted
@@ -219,9 +219,10 @@ def _choices(world: World, many: bool) -> list[Finding]:
     """NET-003 for the library of the world's backend; `many`: there is more than one node."""
     what = "interface that carries training not checked"
     nodes = [node for node in world.nodes if not _announces_loopback(node)]
-    if not many or not nodes:
-        why = "every node announces its loopback address (NET-001)" if many else "one node"
-        return [absent("NET-003", what, why)]
+    if not many:
+        return [not_applicable("NET-003", "interface that carries training", "one node")]
+    if not nodes:
+        return [absent("NET-003", what, "every node announces its loopback address (NET-001)")]
     found = [finding for node in nodes if (finding := _chosen(node, world.backend)) is not None]
     names = sorted({name for node in nodes for name in _carriers(node, world.backend)})
     title = f"{', '.join(names)} carries {_library(world.backend)}'s traffic on {len(nodes)} nodes"

@@ -14,22 +14,23 @@ from wirespeed.checks.node_differences import difference_findings
 from wirespeed.checks.node_health import cpu_findings, health_findings
 from wirespeed.checks.placement import placement_findings, placement_of
 from wirespeed.checks.reach import reach_findings
-from wirespeed.checks.registry import CHECKS, tell
+from wirespeed.checks.registry import CHECKS, check_id, tell
 from wirespeed.checks.settings import settings_findings
-from wirespeed.checks.speed import speed_findings
+from wirespeed.checks.speed import baseline_findings, speed_findings
+from wirespeed.checks.verdicts import SHARED
+from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.compute_records import Compute
 from wirespeed.model.records import (
     Finding,
     Measurement,
     Status,
     Subject,
-    Verdict,
     Verification,
     World,
 )
 from wirespeed.model.storage_records import Storage
 from wirespeed.model.units import counted
-from wirespeed.reference import Reference
+from wirespeed.reference import NoReference, Reference
 from wirespeed.reference.known import Past
 
 
@@ -51,6 +52,8 @@ def judge(
     devices those of `compute` are compared with.
     """
     findings = [_joined(world)] if world.size else []
+    if command == "check" and measurements and world.size == 1:
+        findings.append(_alone(world))
     findings += node_findings(world)
     findings += hardware_findings(world) + settings_findings(world, only)
     findings += interface_findings(world) + reach_findings(world)
@@ -58,7 +61,7 @@ def judge(
     findings += placement_findings(placed, asserted="PLACE-001" in only)
     findings += count_findings(world)
     findings += correctness_findings(verifications)
-    speed = speed_findings(world, measurements, reference) if command == "check" else []
+    speed = _speed(command, world, measurements, reference)
     if compute is not None:  # imported where they were measured
         from wirespeed.checks.compute import right_findings
         from wirespeed.checks.compute_rates import fast_findings
@@ -76,24 +79,35 @@ def judge(
     return [*findings, *shared, *judged]
 
 
+def _alone(world: World) -> Finding:
+    gpus = any(node.gpus for node in world.nodes)
+    command = "wirespeed check --only compute" if gpus else "wirespeed check --ranks 2"
+    return tell("WORLD-005", "one rank", next=command)
+
+
+def _speed(
+    command: str, world: World, measurements: Sequence[Measurement], reference: Reference
+) -> list[Finding]:
+    if command == "check":
+        return speed_findings(world, measurements, reference)
+    return baseline_findings(world, measurements, reference) if command == "bench" else []
+
+
 def _joined(world: World) -> Finding:
     who = f"{counted(world.size, 'rank')} on {counted(len(world.nodes), 'node')}"
     title = f"{who} joined one world over {world.backend}"
     return Finding(id="WORLD-001", status="pass", title=title)
 
 
-def verdict_of(findings: Sequence[Finding], measured: int) -> tuple[Verdict, int]:
-    """READY needs something measured or checked, and nothing failed; unknown is never a pass.
-
-    Nor is it said of nodes whose speed was to be judged and was not, as others measured there.
-    measured: measurements and data checks that gave a result.
-    """
-    if any(finding.status == "fail" for finding in findings):
-        return "NOT READY", 1
-    shared = any(one.id == SHARED and one.status == "not_checked" for one in findings)
-    if shared or not measured:
-        return "UNKNOWN", 3
-    return "READY", 0
+def count_listed(world: World) -> int:
+    """Return how many checks a full check of this world lists; what cannot exist here is left out."""
+    facts = judge("check", world, (), (), NoReference())
+    ids = {finding.id for finding in facts if finding.status != "not_applicable"}
+    for op, collective in CATALOGUE.items():
+        ids |= {check_id("COL", op), check_id("LAT", op)}
+        if collective.has_data and world.size > 1:
+            ids.add(check_id("BW", op))
+    return len(ids & CHECKS.keys())
 
 
 def node_findings(world: World) -> list[Finding]:
@@ -119,7 +133,6 @@ def hardware_findings(world: World) -> list[Finding]:
 
 # Other runs on the same nodes.
 
-SHARED = "WORLD-003"
 _BROKEN = "COMP-007"
 _SKEW = "SKEW-001"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wirespeed.checks.registry import Blind, absent, judge_nodes, on_node, worse
+from wirespeed.checks.registry import Blind, absent, judge_nodes, on_node, without_rdma, worse
 from wirespeed.model.records import Finding, NodeFacts, World
 
 Device = dict[str, Any]
@@ -113,8 +113,10 @@ def _siblings(world: World) -> list[Finding]:
     widest = _widest(world)
     nodes = [node for node in world.nodes if _active(node)]
     if not nodes:
-        why = "no ACTIVE port" if any(node.rdma for node in world.nodes) else "no RDMA device"
-        return [absent("NODE-011", "rates of RDMA ports not checked", f"{why} on any node")]
+        if any(node.rdma for node in world.nodes):
+            title = "rates of RDMA ports not checked"
+            return [absent("NODE-011", title, "no ACTIVE port on any node")]
+        return [without_rdma("NODE-011", "rates of RDMA ports", world.nodes)]
     rates = sorted({port["rate"] for node in nodes for port in _active(node) if "rate" in port})
     return judge_nodes(
         "NODE-011", nodes, lambda node: _judge_ports(node, widest), saw=", ".join(rates)
@@ -189,7 +191,7 @@ def _judge_gpudirect(node: NodeFacts) -> Finding | Blind | None:
     drivers = {port.get("driver") for port in node.rdma}
     if drivers <= set(_OWN_PEER_MEMORY):
         names = ", ".join(_OWN_PEER_MEMORY)
-        return Blind(f"the driver {names} brings its own access to GPU memory")
+        return Blind(f"the driver {names} brings its own access to GPU memory", applies=False)
     module = node.facts.gpudirect_peer_module
     by_dmabuf = (node.facts.gpudirect_dmabuf_kernel, node.facts.gpu_open_modules)
     if module or all(by_dmabuf):
@@ -212,7 +214,8 @@ def _judge_gpudirect(node: NodeFacts) -> Finding | Blind | None:
 def _judge_redirects(node: NodeFacts) -> Finding | Blind | None:
     virtual = node.facts.machine_virtual
     if virtual:
-        return Blind("virtual machine: ACS isolates it and has to stay (the card should have ATS)")
+        why = "virtual machine: ACS isolates it and has to stay (the card should have ATS)"
+        return Blind(why, applies=False)
     groups = node.facts.iommu_groups or {}
     translated = {one: kind for one, kind in groups.items() if kind.startswith("DMA")}
     bridges = node.facts.acs_redirects or {}

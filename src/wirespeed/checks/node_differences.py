@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.checks.registry import CHECKS, Check, Fact, absent
+from wirespeed.checks.registry import CHECKS, Check, Fact, absent, not_applicable
 from wirespeed.model.node_facts import FACT_NAMES
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
 from wirespeed.model.units import format_size
@@ -34,7 +34,7 @@ def difference_findings(world: World) -> list[Finding]:
 def _of_family(check: Check, facts: Sequence[Fact], nodes: Sequence[NodeFacts]) -> list[Finding]:
     unchecked = f"{check.about} not compared between nodes"
     if len(nodes) < 2:
-        return [absent(check.id, unchecked, "one node")]
+        return [not_applicable(check.id, f"{check.about} between nodes", "one node")]
     compared = [_compare(fact, nodes) for fact in facts]
     known = [one for one in compared if sum(len(hosts) for _, hosts in one.groups) > 1]
     odd = [finding for one in known for finding in _odd_nodes(check, one)]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wirespeed.checks.gpu_health import gpu_findings
-from wirespeed.checks.registry import Blind, absent, judge_nodes, on_node, tell, worse
+from wirespeed.checks.registry import Blind, absent, judge_nodes, on_node, tell, without_rdma, worse
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import format_size
 
@@ -25,7 +25,7 @@ def health_findings(world: World) -> list[Finding]:
 def _ports(world: World) -> list[Finding]:
     ports = [(node, port) for node in world.nodes for port in node.rdma]
     if not ports:
-        return [absent("NODE-009", "RDMA ports not checked", "no RDMA device on any node")]
+        return [without_rdma("NODE-009", "RDMA ports", world.nodes)]
     idle = [(node, port) for node, port in ports if port.get("state") != "ACTIVE"]
     if not idle:
         return [Finding(id="NODE-009", status="pass", title=f"{len(ports)} RDMA ports ACTIVE")]
@@ -51,8 +51,7 @@ def _idle_ports(node: NodeFacts, ports: Sequence[dict[str, Any]]) -> Finding:
 def _memlock(world: World) -> list[Finding]:
     nodes = [node for node in world.nodes if node.rdma]
     if not nodes:
-        title = "limit of locked memory not checked"
-        return [absent("NODE-006", title, "no RDMA device on any node")]
+        return [without_rdma("NODE-006", "limit of locked memory", world.nodes)]
     found = [_short_memlock(node) for node in nodes if not _may_lock(node)]
     return found or [tell("NODE-006", "good", nodes=len(nodes))]
 
@@ -122,7 +121,7 @@ def _judge_governor(node: NodeFacts) -> Finding | Blind | None:
     governor = node.facts.cpu_governor
     if governor is None:
         if node.facts.machine_virtual:
-            return Blind("virtual machine: the host sets the clocks")
+            return Blind("virtual machine: the host sets the clocks", applies=False)
         return Blind(node.unknown.get("cpu.governor", "not reported"))
     if governor not in _SLOW_GOVERNORS or node.facts.cpu_scaling_driver in _OWN_GOVERNORS:
         return None

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from wirespeed.checks.registry import EXPLAINED, by_reason, tell
+from wirespeed.checks.registry import EXPLAINED, by_reason, not_applicable, tell
 from wirespeed.model.records import Finding, NodeFacts
 from wirespeed.model.units import counted, listed
 from wirespeed.node.placement import Placement
 
 _IDS = ("PLACE-001", "PLACE-002")
+_LABELS = {"PLACE-001": "zones of the nodes", "PLACE-002": "nearness within the zone"}
+"""By id, what is compared."""
 
 _SHOWN = 4
 """Places in a title, and hosts of one place; the evidence has them all."""
@@ -48,7 +50,7 @@ def placement_findings(placed: Placed, *, asserted: bool = False) -> list[Findin
     if not placed:
         return []
     if len(placed) == 1:
-        return [_unchecked(id, {}, [], because="one node") for id in _IDS]
+        return [not_applicable(id, _LABELS[id], "one node") for id in _IDS]
     zones = _zones(placed, "fail" if asserted else "warn")
     if zones.status in ("warn", "fail"):
         because = "the nodes are not even in one zone (PLACE-001)"
@@ -185,11 +187,10 @@ def _unchecked(
         because = "; ".join(
             f"{listed(hosts, _SHOWN)}: {reason}" for reason, hosts in reasons.items()
         )
-    what = "zones of the nodes" if id == "PLACE-001" else "nearness within the zone"
     return Finding(
         id=id,
         status="not_checked",
-        title=f"{what} not compared",
+        title=f"{_LABELS[id]} not compared",
         saw=_listed(seen),
         because=because,
         fix="set WIRESPEED_ZONE on each node to where it stands" if unknown else "",

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from wirespeed.checks.registry import absent, tell
+from wirespeed.checks.registry import absent, not_applicable, tell
 from wirespeed.model.records import Finding, Subject, World
 from wirespeed.model.units import format_duration, listed
 
@@ -33,8 +33,19 @@ def reach_findings(world: World) -> list[Finding]:
 
 
 def _unchecked(world: World, id: str, title: str, why: str = "") -> list[Finding]:
-    because = why or ("one node" if len(world.nodes) == 1 else "no node knocked at another")
+    if len(world.nodes) == 1:
+        return [not_applicable(id, _ABOUT[id], "one node")]
+    because = why or "this command makes no test connections between nodes"
     return [absent(id, title, because)]
+
+
+_ABOUT = {
+    "NET-004": "ports between nodes",
+    "NET-005": "packet size between nodes",
+    "NET-006": "clocks of the nodes",
+    "NET-007": "names of other nodes",
+}
+"""By id, what is looked at."""
 
 
 def _why(edges: Iterable[Edge]) -> str:

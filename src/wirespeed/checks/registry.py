@@ -67,6 +67,10 @@ class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is always said of a finding; what depends on figures is said by its function."""
 
+    role: Literal["", "hung", "slow", "broken"] = ""
+    """Of a watched job: what a failure says of it: it hangs, it is slow, or its training is broken."""
+    part: str = ""
+    """Of a watched job: the part of a step that takes the time, where no rank is to blame."""
     about: str = ""
     """What it looks at, where that could not be checked."""
     good: str = ""
@@ -225,9 +229,11 @@ _MOST_EVIDENCE = 12
 
 @dataclass(frozen=True, slots=True)
 class Blind:
-    """A node on which something could not be checked."""
+    """A node on which something was not checked."""
 
     because: str
+    applies: bool = True
+    """False where it cannot exist on this node, so that there is nothing to check."""
 
 
 Judge = Callable[[NodeFacts], Finding | Blind | None]
@@ -256,6 +262,19 @@ def on_node(id: str, case: str, node: NodeFacts, **values: Any) -> Finding:
 
 def absent(id: str, title: str, because: str) -> Finding:
     return Finding(id=id, status="not_checked", title=title, because=because)
+
+
+def not_applicable(id: str, about: str, because: str) -> Finding:
+    """Return the finding for something that cannot exist here; `about` is what the check looks at."""
+    return Finding(id=id, status="not_applicable", title=f"{about} not applicable", because=because)
+
+
+def without_rdma(id: str, about: str, nodes: Iterable[NodeFacts]) -> Finding:
+    """Return why RDMA was not looked at: no node has such a device, or a node could not list them."""
+    unread = [node.unknown["rdma"] for node in nodes if "rdma" in node.unknown]
+    if unread:
+        return absent(id, f"{about} not checked", unread[0])
+    return not_applicable(id, about, "no RDMA device on any node")
 
 
 def by_reason(told: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -289,13 +308,16 @@ def judge_nodes(
     """
     about, good = EXPLAINED[id].about, good or EXPLAINED[id].good
     if not nodes:
-        return [absent(id, f"{about} not checked", none)]
+        return [not_applicable(id, about, none)]
     judged = [(node, judge(node)) for node in nodes]
     found = [verdict for _, verdict in judged if isinstance(verdict, Finding)]
-    blind = [(node, why.because) for node, why in judged if isinstance(why, Blind)]
+    outside = [why.because for _, why in judged if isinstance(why, Blind) and not why.applies]
+    if len(outside) == len(nodes):
+        return [not_applicable(id, about, "; ".join(dict.fromkeys(outside)))]
+    blind = [(node, why.because) for node, why in judged if isinstance(why, Blind) and why.applies]
     if blind:
         found.append(_unchecked(id, about, blind, len(nodes)))
-    title = f"{good} on {counted(len(nodes), 'node')}"
+    title = f"{good} on {counted(len(nodes) - len(outside), 'node')}"
     return found or [Finding(id=id, status="pass", title=title, saw=saw)]
 
 

@@ -13,7 +13,7 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.bench_records import Quantity, ReferenceFigure, ReferenceKind
 from wirespeed.model.records import Finding, Measurement, Status, Subject, World
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
-from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation, Reference
+from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, TOO_NOISY, Expectation, Reference
 from wirespeed.reference.roofline import passed, roofline, share
 from wirespeed.reference.shape import shape_of
 
@@ -24,21 +24,69 @@ STRAGGLER = 1.5
 WIDE = 0.5
 """An interval of the median wider than this on either side supports no verdict."""
 UNREFERENCED = "no reference for this hardware"
+NO_TRAFFIC = "one rank: nothing is sent"
 SYNCHRONISING = tuple(op for op, one in CATALOGUE.items() if one.synchronising)
 
 
 def speed_findings(
     world: World, measurements: Sequence[Measurement], reference: Reference
 ) -> list[Finding]:
-    """LAT and BW for each operation that was timed, and SKEW-001."""
+    """Return LAT and BW for each operation that was timed, and SKEW-001.
+
+    An operation in which nothing moves, as with one rank, has no bandwidth.
+    """
     findings = []
     for op in CATALOGUE:
         timed = sorted((m for m in measurements if m.op == op), key=lambda m: m.size_bytes)
         if timed:
             findings.append(_judged("LAT", world, timed[0], reference))
-        if timed and timed[-1].size_bytes > timed[0].size_bytes:
+        if timed and timed[-1].size_bytes > timed[0].size_bytes and timed[-1].busbw > 0:
             findings.append(_judged("BW", world, timed[-1], reference))
     return [*findings, _stragglers(world, measurements)]
+
+
+def baseline_findings(
+    world: World, measurements: Sequence[Measurement], baselines: Reference
+) -> list[Finding]:
+    """Return a finding for each operation whose figures a baseline of the user knows.
+
+    The operation's worst figure stands for it. Latency counts up to `LATENCY_BYTES`, above it bandwidth.
+    """
+    findings = []
+    for op in CATALOGUE:
+        judged = []
+        for measurement in measurements:
+            if measurement.op == op and baselines.expect(world, measurement) is not None:
+                small = measurement.size_bytes <= LATENCY_BYTES or measurement.busbw <= 0
+                judged.append(_judged("LAT" if small else "BW", world, measurement, baselines))
+        if judged:
+            findings.append(min(judged, key=lambda finding: _WORST.index(finding.status)))
+    return findings
+
+
+LATENCY_BYTES = 2**16
+"""Up to this size a figure is judged by its time, above it by its bandwidth."""
+_WORST: tuple[Status, ...] = ("fail", "warn", "measured", "pass", "not_checked", "not_applicable")
+
+
+def is_speed_judged(findings: Sequence[Finding]) -> bool:
+    """Return whether speed was judged: something was compared with what is named, and nothing that
+    could have been compared was too uncertain for it."""
+    compared = [
+        finding
+        for finding in findings
+        if finding.id.startswith(_OF_SPEED) and _is_compared(finding)
+    ]
+    return bool(compared) and all(finding.status != "measured" for finding in compared)
+
+
+_OF_SPEED = ("BW-", "LAT-")
+_ENDORSED = {"baseline", "own", "reference"}
+"""Kinds of references that may pass a speed: somebody has said that these figures are good."""
+
+
+def _is_compared(finding: Finding) -> bool:
+    return any(reference.kind in _ENDORSED for reference in finding.references)
 
 
 def _judged(prefix: str, world: World, measurement: Measurement, reference: Reference) -> Finding:
@@ -46,15 +94,17 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
     grade = _grade_latency if prefix == "LAT" else _grade_bandwidth
     graded = grade(found, measurement) if found else None
     id, title = check_id(prefix, measurement.op), _title(prefix, measurement)
+    known = graded.references if graded else ()
     if _half_width(measurement) > WIDE:
         return Finding(
             id=id,
-            status="not_checked",
+            status="measured",
             title=title,
             because=f"95 % interval wider than ±{WIDE * 100:.0f} %",
             saw=f"{_precision(measurement)} after {measurement.iterations} iterations",
             fix="try a longer --level, or a quieter machine",
             next=_again(measurement),
+            references=known,
         )
     limit = _limit(world, measurement) if prefix == "BW" else _Bound()
     apart = _by_spread(id, title, world, measurement, limit)
@@ -64,6 +114,10 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
     if apart.status == "warn" and graded.status == "pass" and found.origin != "reference":
         # A run can be as good as all before, and one of its ranks still lie apart.
         return replace(apart, references=references)
+    if graded.status == "pass" and (reason := _why_no_pass(found)):
+        return replace(
+            apart, because=reason, evidence=found.notes + limit.evidence, references=references
+        )
     told = Finding(
         id=id,
         status=graded.status,
@@ -76,6 +130,15 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
         references=references,
     )
     return told if told.status == "pass" else _advised(told, world, measurement, graded.share)
+
+
+def _why_no_pass(expectation: Expectation) -> str:
+    """Return why being as good as this expectation does not pass a speed; empty where it does."""
+    if expectation.outside_fail < TOO_NOISY:
+        return f"{expectation.source} lie too far apart to tell a slow run"
+    if expectation.origin == "fleet":
+        return f"as in the {expectation.source}, which nobody has set as a baseline"
+    return ""
 
 
 def _advised(told: Finding, world: World, measurement: Measurement, share: float) -> Finding:
@@ -116,21 +179,30 @@ def _limit(world: World, measurement: Measurement) -> _Bound:
 def _by_spread(
     id: str, title: str, world: World, measurement: Measurement, limit: _Bound
 ) -> Finding:
-    """Without a reference: do the ranks agree with each other?"""
-    evidence, references = limit.evidence, limit.references
-    alone = Finding(id=id, status="pass", title=title, evidence=evidence, references=references)
+    """Return the finding without a reference: measured, or a warning where one rank is far slower."""
+    alone = Finding(
+        id=id,
+        status="measured",
+        title=title,
+        because=NO_TRAFFIC if measurement.ranks < 2 else UNREFERENCED,
+        evidence=limit.evidence,
+        references=limit.references,
+    )
     worst = _worst_rank(measurement)
     if worst is None or measurement.op not in SYNCHRONISING:
-        return replace(alone, expected=UNREFERENCED)
+        return alone
     rank, ratio = worst
     apart = ratio > SPREAD
+    if not apart:
+        return replace(alone, saw=f"slowest rank {ratio:.2f}× the median rank's time")
     return replace(
         alone,
-        status="warn" if apart else "pass",
-        subject=Subject("rank", f"rank {rank}") if apart else alone.subject,
-        saw=f"rank {rank}{_at(world, rank)} takes {ratio:.2f}× the middle rank's time",
-        expected=f"{UNREFERENCED}; ranks within {SPREAD:g}× of the middle one",
-        next=f"wirespeed bench {measurement.op} -o wide" if apart else "",
+        status="warn",
+        subject=Subject("rank", f"rank {rank}"),
+        saw=f"rank {rank}{_at(world, rank)} takes {ratio:.2f}× the median rank's time",
+        expected=f"ranks within {SPREAD:g}× of the median rank",
+        because="",
+        next=f"wirespeed bench {measurement.op} -o wide",
     )
 
 
@@ -285,7 +357,8 @@ def _status(score: float, at_best: float, expectation: Expectation) -> Status:
     warn_below = expectation.warn_below or _WARN_BELOW
     fail_below = _FAIL_BELOW if expectation.may_fail else 0.0
     if score < fail_below and at_best <= expectation.outside_fail:
-        return "fail"
+        # Runs that nobody has endorsed may warn of a change; they cannot say what is good.
+        return "warn" if expectation.origin == "fleet" else "fail"
     return "warn" if score < warn_below and at_best <= expectation.outside_warn else "pass"
 
 

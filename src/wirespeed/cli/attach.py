@@ -11,7 +11,8 @@ from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
-    from wirespeed.model.records import Finding, JobVerdict, Run
+    from wirespeed.model.records import Finding, Run
+    from wirespeed.model.verdicts import Verdict
     from wirespeed.runs.folder import PatientFolder
     from wirespeed.watch.attach.look import NodeLook
     from wirespeed.watch.attach.node import Asked
@@ -137,12 +138,12 @@ def _run(
     folder: "PatientFolder",
     looks: "list[NodeLook]",
     findings: "list[Finding]",
-    verdict: "JobVerdict",
+    verdict: "Verdict",
     seconds: float,
 ) -> "Run":
     from wirespeed.model.node_facts import Facts
     from wirespeed.model.records import NodeFacts, World
-    from wirespeed.watch.attach.judge import exit_code
+    from wirespeed.watch.attach.judge import exit_code, subject_of
 
     ranks = [rank.process for look in looks for rank in look.ranks]
     nodes = [
@@ -158,4 +159,5 @@ def _run(
     world = World(size=size, nodes=tuple(nodes), backend="", launcher=launcher)
     config = {"processes": {str(one.rank): f"{one.pid} on {one.host}" for one in ranks}}
     told = {"seconds": seconds, "world": world, "config": config}
+    told["verdict_subject"] = subject_of(verdict, findings)
     return folder.ended(verdict, exit_code(verdict), findings, **told)

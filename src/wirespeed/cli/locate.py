@@ -152,8 +152,8 @@ def _simulate(
 def _simulated(
     folder: "PatientFolder", pairs: dict[str, Any], asked: dict[str, Any], options: RunOptions
 ) -> "Run":
-    from wirespeed.checks.judge import verdict_of
     from wirespeed.checks.locating import culprit_findings
+    from wirespeed.checks.verdicts import Extent, grade
     from wirespeed.locate.simulator import (
         culprit_json,
         random_faults,
@@ -179,12 +179,13 @@ def _simulated(
     located = _located(found, names, spec.rails)
     findings = culprit_findings(located, [culprit_json(one) for one in found.culprits])
     findings = options.strictness.allowed(findings)
-    verdict, code = verdict_of(findings, found.pairs_measured)
-    findings, verdict, code = options.strictness.judged(findings, verdict, code)
+    ended = grade("locate", findings, Extent(measured=found.pairs_measured))
+    findings, ended = options.strictness.judged(findings, ended)
     return folder.ended(
-        verdict,
-        code,
+        ended.verdict,
+        ended.exit_code,
         findings,
+        verdict_subject=ended.subject,
         seconds=seconds,
         world=World(size=0, nodes=(), backend="simulated", launcher=""),
         config={"nodes": nodes, "rails": spec.rails, "noise": noise, "seed": seed},

@@ -21,7 +21,11 @@ def run_filters(function: Callable[..., Any]) -> Callable[..., Any]:
         option("--gpu NAME", "Of GPUs whose name holds this, such as H100."),
         option("--command VERB", "Of this verb: check, bench, ..."),
         option("--since WHEN", "Started within this time (7d, 12h) or since a date, in UTC."),
-        option("--verdict", "By exit code: 0, 1 or 3.", ["pass", "fail", "unknown"]),
+        option(
+            "--verdict",
+            "By what the verdict says: docs/verdicts.md.",
+            ["pass", "measured", "fail", "unknown"],
+        ),
         option("--node HOST", "In which this node took part."),
     ):
         function = one(function)

@@ -146,8 +146,9 @@ _OPTIONS: tuple[Decorator, ...] = (
     ),
     option(
         "--fail-on",
-        "warn: warnings make NOT READY and exit code 1, too.",
-        ["fail", "warn"],
+        "warn: warnings fail the run, too (exit code 1). unjudged: a speed that was only measured "
+        "makes the verdict UNKNOWN (exit code 3).",
+        ["fail", "warn", "unjudged"],
         default="fail",
     ),
     option(

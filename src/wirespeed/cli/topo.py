@@ -163,7 +163,7 @@ def _run(folder: "PatientFolder", seconds: float, node: NodeFacts) -> Run:
     versions = {"wirespeed": __version__, "python": platform.python_version()}
     known = {n: one for n in ("torch", "cuda", "nccl") if (one := getattr(node.facts, n))}
     return folder.ended(
-        "READY" if told else "UNKNOWN",
+        "NONE" if told else "UNKNOWN",
         0 if told else 3,
         seconds=seconds,
         world=World(size=1, nodes=(node,), backend="", launcher="local"),

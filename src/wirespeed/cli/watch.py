@@ -59,7 +59,7 @@ def _watched(paths: tuple[str, ...], quiet: bool) -> "tuple[Run, PatientFolder |
     from wirespeed.views.text import open_progress
     from wirespeed.watch.traces.analysis import analysed
     from wirespeed.watch.traces.judging import judged
-    from wirespeed.watch.verdict import verdict_of
+    from wirespeed.watch.verdict import watch_grade
 
     begin = time.monotonic()
     progress = open_progress(quiet=quiet)
@@ -69,12 +69,13 @@ def _watched(paths: tuple[str, ...], quiet: bool) -> "tuple[Run, PatientFolder |
         progress.close()
     folder, begun = folder_or_none("watch", {"paths": list(paths)})
     told = judged(found)
-    verdict, code = verdict_of(told.findings)
+    grade = watch_grade(told.findings)
     run = ended(
         begun,
-        verdict,
-        code,
+        grade.verdict,
+        grade.exit_code,
         told.findings,
+        verdict_subject=grade.subject,
         seconds=time.monotonic() - begin,
         environment={},
         config={**begun.config, "files": found.files, "bytes": found.bytes},

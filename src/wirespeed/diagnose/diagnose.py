@@ -18,8 +18,9 @@ from wirespeed.diagnose.sources import Source
 from wirespeed.diagnose.suspects import ANCHORS as WORDS
 from wirespeed.diagnose.suspects import Suspects
 from wirespeed.errors import InputError
-from wirespeed.model.records import Finding, LogVerdict, Subject
+from wirespeed.model.records import Finding, Subject
 from wirespeed.model.units import counted, listed
+from wirespeed.model.verdicts import Verdict
 
 if TYPE_CHECKING:
     from wirespeed.diagnose.flight_read import Dump
@@ -35,7 +36,7 @@ class Reading:
 
     diagnosis: Diagnosis
     findings: tuple[Finding, ...]
-    verdict: LogVerdict
+    verdict: Verdict
     exit_code: int
     logs: int
     lines: int
@@ -149,8 +150,8 @@ def _of_fabric(fabric: Fabric, differ: Sequence[Finding]) -> list[Finding]:
 
 def _merged(logged: Sequence[Finding], recorded: Sequence[Finding]) -> tuple[Finding, ...]:
     """A cause of the logs first, then what the recorder proves, then what is only a symptom."""
-    order = {"fail": 0, "warn": 1, "not_checked": 2, "pass": 3}
-    return tuple(sorted([*logged, *recorded], key=lambda one: order[one.status]))
+    order = {"fail": 0, "warn": 1, "not_checked": 2}
+    return tuple(sorted([*logged, *recorded], key=lambda one: order.get(one.status, 3)))
 
 
 # Whether the logs show a good end, and what a verdict on logs is.
@@ -181,7 +182,7 @@ _NEAR = 20
 _SHOWN = 4
 
 
-def _verdict_of(findings: Iterable[Finding]) -> tuple[LogVerdict, int]:
+def _verdict_of(findings: Iterable[Finding]) -> tuple[Verdict, int]:
     """What is said of logs, and the exit code."""
     told = list(findings)
     if any(one.status == "fail" for one in told):
@@ -189,7 +190,7 @@ def _verdict_of(findings: Iterable[Finding]) -> tuple[LogVerdict, int]:
     if any(one.status == "warn" for one in told):
         return "SYMPTOMS ONLY", 3
     if any(one.id == "DIAG-009" for one in told):
-        return "GOOD END SHOWN", 0
+        return "ENDED WELL", 0
     return "NOTHING KNOWN", 3
 
 

@@ -15,6 +15,7 @@ from wirespeed.errors import CannotMeasure, WirespeedError
 from wirespeed.fleet.nodes import DAYS, moment_ago, naming, renewed, said_of
 from wirespeed.fleet.plan import Batch, Seen, Suspect
 from wirespeed.launchers import slurm
+from wirespeed.model.verdicts import is_decided
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.source import StoredRuns, folder_of
 from wirespeed.runs.store import load
@@ -38,7 +39,7 @@ def seen_in(
     together: dict[str, list[str]] = {}
     started = {}
     for mark in index.marks(since):
-        if mark.verdict in ("READY", "NOT READY"):
+        if is_decided(mark.verdict):
             together.setdefault(mark.run, []).append(name(mark.host))
             started[mark.run] = _days(mark.started, now)
     hosts = {run: [number[n] for n in some if n in number] for run, some in together.items()}

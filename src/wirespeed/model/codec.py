@@ -10,7 +10,7 @@ from dataclasses import is_dataclass
 from functools import cache, partial
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
-from wirespeed.model.field_types import SPARSE, SPLIT, Unit
+from wirespeed.model.field_types import CHECKED, SPARSE, SPLIT, Unit
 from wirespeed.model.node_facts import FACT_NAMES, Facts
 from wirespeed.model.validation import FREE, Free, checked, fitting, optional, places
 
@@ -97,7 +97,7 @@ def _converter(annotation: Any, unit: Unit | None, *, writing: bool) -> _Convert
 def _record_writer(kind: Any, unit: Unit | None) -> _Convert:
     rows = [
         (
-            *(place, place.name, place.key, SPARSE in place.marks),
+            *(place, place.name, place.key, _left_out(place.marks)),
             _converter(place.annotation, unit, writing=True),
         )
         for place in places(kind, unit)
@@ -106,9 +106,9 @@ def _record_writer(kind: Any, unit: Unit | None) -> _Convert:
 
     def write(record: Any) -> dict[str, Any]:
         data = {}
-        for place, name, key, sparse, one in rows:
+        for place, name, key, left_out, one in rows:
             value = getattr(record, name)
-            if sparse and value in _EMPTY:
+            if value in left_out:
                 continue
             data[key] = value if one is _same else one(value)
             if split and SPLIT in place.marks:
@@ -118,6 +118,13 @@ def _record_writer(kind: Any, unit: Unit | None) -> _Convert:
         return data
 
     return write
+
+
+def _left_out(marks: tuple[Any, ...]) -> tuple[object, ...]:
+    """Return the values for which the key of a field with these marks is absent."""
+    if SPARSE in marks:
+        return _EMPTY
+    return (None,) if CHECKED in marks else ()
 
 
 def _facts_written(facts: Facts) -> dict[str, Any]:

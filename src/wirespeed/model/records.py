@@ -25,6 +25,7 @@ from wirespeed.model.field_types import (
     GBps,
     Index,
     Keys,
+    Known,
     Micros,
     NotNegative,
     Positive,
@@ -36,17 +37,17 @@ from wirespeed.model.lasting_records import Goodput, Soak
 from wirespeed.model.node_facts import CHECKED_FACTS, Counters, Facts, Gpu, Nic, RdmaPort
 from wirespeed.model.storage_records import Storage
 from wirespeed.model.training_records import LoadFigures, Training
+from wirespeed.model.verdicts import NOT_JUDGED, Verdict, with_detail
 from wirespeed.model.watch_records import Watched
 
 SCHEMA: Literal["wirespeed.run/1"] = "wirespeed.run/1"
 
-Status = Literal["pass", "warn", "fail", "not_checked"]
-NodeVerdict = Literal["READY", "NOT READY", "UNKNOWN"]
-LogVerdict = Literal["CAUSE NAMED", "SYMPTOMS ONLY", "NOTHING KNOWN", "GOOD END SHOWN"]
-"""What `diagnose` says; a log is never READY."""
-JobVerdict = Literal["PROGRESSING", "HELD UP", "CANNOT TELL"]
-"""What `attach` says of a running job."""
-Verdict = NodeVerdict | LogVerdict | JobVerdict
+Status = Literal["pass", "warn", "fail", "measured", "not_checked", "not_applicable"]
+"""`pass`, `warn` and `fail` are judgements against something that is named. `measured`: there is a
+figure, and nothing to judge it by. `not_checked`: it could have been looked at and was not.
+`not_applicable`: it cannot exist here. Only `pass` counts as passed."""
+UNJUDGED: tuple[Status, ...] = ("measured", "not_checked", "not_applicable")
+"""Statuses that are no judgement; their reason is in `because`."""
 PairedOver = Literal["nodes", "rails", "ranks"]
 SubjectKind = Literal["rank", "node", "link", "rail", "job"]
 SimulatedKind = Literal["node", "direction", "rail", "nic", "uplink", "link", "straggler", "dead"]
@@ -69,7 +70,8 @@ class Finding:
     id: str
     """`COL-001` and the like; `wirespeed check --explain ID` tells what it means."""
     status: Status
-    """`not_checked` is never counted as passed; its reason is in `because`."""
+    """Only `pass` counts as passed. `measured`: a figure without anything to judge it by; the reasons of
+    `not_checked` and `not_applicable` are in `because`."""
     title: str
     """One sentence: what is so."""
     subject: Annotated[Subject, ALWAYS] = Subject("job", "job")
@@ -79,7 +81,7 @@ class Finding:
     expected: str = ""
     """What should have been seen, and from where that is known."""
     because: str = ""
-    """The cause; for `not_checked` the reason."""
+    """The cause; for `measured`, `not_checked` and `not_applicable` the reason."""
     costs: str = ""
     """What it costs."""
     fix: str = ""
@@ -417,8 +419,7 @@ class Run:
     command: str
     """The verb: `check`, `bench`, `import`, …"""
     verdict: Verdict
-    """Unknown is never guessed. After the first three come what `diagnose` says of logs, and what
-    `attach` says of a running job."""
+    """The word with which the run ended: docs/verdicts.md lists them by command."""
     exit_code: ExitCode
     """What the process ends with: 0 good, 1 a finding, 2 usage, 3 could not measure, 4 a bug of
     ours, 5 nothing ran, 130 interrupted."""
@@ -428,6 +429,12 @@ class Run:
     """How long the run took, seconds."""
     world: World
     """Who took part."""
+    speed_judged: Known[bool] = None
+    """Of `check`, `bench` and `train`: whether speed was judged, or only measured."""
+    verdict_subject: Annotated[str, SPARSE] = ""
+    """What SLOW, HUNG or CULPRIT NAMED is about, such as `rank 2`, `node-2` or `data loading`."""
+    checks_listed: Annotated[Count, SPARSE] = 0
+    """Of `check --only`: how many checks a full check of this world lists."""
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of wirespeed, torch, NCCL, …"""
     environment: dict[str, str] = field(default_factory=dict)
@@ -473,3 +480,18 @@ class Run:
     """Of the user's own job: what `launch --watch` and `watch` saw."""
     unfinished: Annotated[bool, SPARSE] = False
     """Present, and true, only in the header that stands in run.json until the run ends."""
+
+    @property
+    def verdict_detail(self) -> str:
+        """What stands beside the word: `speed not judged`, `3 of 93`, `rank 2`; often nothing."""
+        if self.verdict == "READY" and self.speed_judged is False:
+            return NOT_JUDGED
+        if self.verdict == "PASSED" and self.checks_listed:
+            passed = {finding.id for finding in self.findings if finding.status == "pass"}
+            return f"{len(passed)} of {self.checks_listed}"
+        return self.verdict_subject
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict as people read it, such as `READY (speed not judged)`."""
+        return with_detail(self.verdict, self.verdict_detail)

@@ -219,7 +219,9 @@ def measure(place: Place, site: Site, how: Measure, wrong: int | None) -> Measur
     stats = time_stats(samples.slowest)
     medians = torch.cat(samples.by_rank, 1).median(1).values.tolist()
     last_rank, times_last = samples.last.most_common(1)[0]
-    algbw = site.size_bytes / stats.median if stats.median > 0 else 0.0
+    # Where nothing moves, as in a group of one rank, there is a time and no rate.
+    moves = site.ranks > 1 and stats.median > 0
+    algbw = site.size_bytes / stats.median if moves else 0.0
     return Measurement(
         **site.told(place.engine.name),
         timing=how.timing,

@@ -18,10 +18,13 @@ ASSUMED_SPREAD = 0.04
 clusters lie within it: 2 × H200 nodes at 447.5 and 456 GB/s, 2 × H100 at 440.6 and 445
 (reference/data/busbw.csv)."""
 
+TOO_NOISY = 0.1
+"""Share of their median that runs reach down to: where it is less, they tell no slow run."""
+
 ORIGINS: dict[Origin, str] = {
     "baseline": "the baseline",
     "own": "your own figure",
-    "fleet": "the fleet's median",
+    "fleet": "the median of earlier runs",
     "reference": "the reference",
 }
 """By origin, in the order in which they are believed: what a share is a share of."""

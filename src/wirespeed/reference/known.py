@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from statistics import median, stdev
 from typing import Any
 
+from wirespeed.errors import CannotMeasure
 from wirespeed.model.records import Choice, Measurement, Run, World
 from wirespeed.model.units import format_bandwidth, format_size
-from wirespeed.reference import Expectation, Origin
+from wirespeed.model.verdicts import HISTORY
+from wirespeed.reference import TOO_NOISY, Expectation, Origin
 from wirespeed.reference.figures import Figure
 from wirespeed.reference.shape import CPU, Shape, busbw_interval, shape_of
 from wirespeed.statistics import student_t
@@ -213,8 +215,6 @@ LEAST_RUNS = 5
 _WARN, _FAIL = 0.98, 0.999
 """Two-sided confidences; one side of each is 1 % and 0.05 %."""
 
-_TOO_NOISY = 0.1
-
 Past = Callable[[], Iterable[Run]]
 """Gives earlier runs, newest first; called once, when the first figure is judged."""
 
@@ -280,7 +280,10 @@ def _joined(
 
 
 class FleetReference:
-    """The median of READY runs on the same kind of nodes, at least five."""
+    """The median of earlier runs that did not fail, on the same kind of nodes, at least five.
+
+    Nobody has endorsed them: they may warn of a change, and pass no speed (checks/speed.py).
+    """
 
     def __init__(self, past: Past) -> None:
         self._past = past
@@ -292,14 +295,14 @@ class FleetReference:
         seen = self._of(world).get(measured_alike(measurement), [])
         if len(seen) < LEAST_RUNS:
             return None
-        source = f"median of {len(seen)} READY runs on such nodes"
+        source = f"median of {len(seen)} earlier runs on such nodes"
         found = _joined(world, "fleet", source, seen)
         return replace(found, notes=_spread_notes(world, found.outside_fail))
 
     def choices(self) -> tuple[Choice, ...]:
         if self._shape is None:
             return ()
-        why = f"READY runs on such nodes in the runs' folder; it takes {LEAST_RUNS}"
+        why = f"runs on such nodes in the runs' folder that did not fail; it takes {LEAST_RUNS}"
         return (Choice("fleet", f"{self._runs} earlier runs", why),)
 
     def _of(self, world: World) -> dict[tuple[Any, ...], list[tuple[float, float]]]:
@@ -320,10 +323,22 @@ class FleetReference:
 
 
 def _counts(run: Run, shape: tuple[Any, ...]) -> bool:
-    """Whether a run may speak for the fleet: good, nothing acted out, alone on nodes of that kind."""
-    good = run.verdict == "READY" and not run.config.get("inject")
+    """Return whether a run may speak for the fleet: it did not fail, no fault was injected, and it ran
+    alone on nodes of that kind."""
+    good = may_be_history(run) and not run.config.get("inject")
     alone = not any(node.facts.neighbours for node in run.world.nodes)
     return good and alone and fleet_shape(run.world) == shape
+
+
+def may_be_history(run: Run) -> bool:
+    """Return whether the run's figures may serve later runs as a history.
+
+    UNKNOWN is also said of a check of speed alone that had nothing to be judged by.
+    """
+    if run.verdict in HISTORY:
+        return True
+    only_measured = run.verdict == "UNKNOWN" and run.exit_code == CannotMeasure.exit_code
+    return only_measured and any(finding.status == "measured" for finding in run.findings)
 
 
 def is_crowded(world: World) -> bool:
@@ -337,7 +352,7 @@ def is_crowded(world: World) -> bool:
 
 def _spread_notes(world: World, fail: float) -> tuple[str, ...]:
     bound = f"the runs' own spread reaches down to {fail:.2f} of their median (99.9 %)"
-    if fail < _TOO_NOISY:
+    if fail < TOO_NOISY:
         bound = "these runs lie too far apart to tell a slow one"
     if is_crowded(world):
         return bound, "ranks share cores, so a slow run warns and does not fail"

@@ -28,7 +28,8 @@ from wirespeed import __version__
 from wirespeed.errors import StorageError, refused_as
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.lasting_records import Soak
-from wirespeed.model.records import Finding, Run, Verdict, World
+from wirespeed.model.records import Finding, Run, World
+from wirespeed.model.verdicts import Verdict
 from wirespeed.node.lock import Lock
 from wirespeed.node.redact import allowed_environment
 from wirespeed.runs import jsontext, unsent

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from wirespeed.model.verdicts import Standing, words_with
 from wirespeed.runs.folder_stamps import CHANGING, folder_changes, folder_stamp, is_as
 from wirespeed.runs.index_file import (
     FLAT,
@@ -42,7 +43,13 @@ _FEW = 8
 """Runs that are read while the file is locked: to lock it again takes longer."""
 _MANY = 200
 """Runs to be read that are worth a word."""
-EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
+STANDINGS: dict[str, Standing] = {
+    "pass": "good",
+    "measured": "measured",
+    "fail": "bad",
+    "unknown": "undecided",
+}
+"""By what a filter is given: what the verdict of a run has to say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +59,9 @@ class RunFilter:
     node: str = ""
     """A host that took part."""
     verdict: str = ""
-    """`pass`, `fail` or `unknown` (exit code 0, 1 or 3), or a verdict such as `NOT READY`."""
+    """`pass`, `measured`, `fail` or `unknown`: what the verdict says; or a word such as `NOT READY`."""
+    words: tuple[str, ...] = ()
+    """Verdict words, any of them."""
     command: str = ""
     """The verb."""
     gpu: str = ""
@@ -70,6 +79,13 @@ class RunFilter:
     last: int | None = None
     """So many at most, the newest."""
 
+    @property
+    def verdict_words(self) -> tuple[str, ...]:
+        """The verdict words that `verdict` and `words` ask for; empty: all."""
+        if self.verdict in STANDINGS:
+            return words_with(STANDINGS[self.verdict])
+        return (self.verdict.upper(),) if self.verdict else self.words
+
     def where(self) -> tuple[str, list[Any]]:
         """A condition of SQL on the table `runs`, and its values."""
         told: list[tuple[Any, str]] = [
@@ -81,10 +97,9 @@ class RunFilter:
             (self.before, f"({_ORDER}) < (SELECT {_ORDER} FROM runs WHERE run = ?)"),
         ]
         told = [(value, condition) for value, condition in told if value]
-        if self.verdict in EXIT_CODES:
-            told.append((EXIT_CODES[self.verdict], "damaged = '' AND exit_code = ?"))
-        elif self.verdict:
-            told.append((self.verdict, "verdict = upper(?)"))
+        if words := self.verdict_words:
+            listed = f",{','.join(words)},"
+            told.append((listed, "damaged = '' AND instr(?, ',' || verdict || ',') > 0"))
         if self.finished is not None:
             told.append((int(self.finished), "finished = ?"))
         if self.world is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from wirespeed.errors import InputError, StorageError, UsageError, WirespeedError, refused_as
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Run
+from wirespeed.model.verdicts import HISTORY
 from wirespeed.runs import unsent
 from wirespeed.runs.folder import RunFolder
 from wirespeed.runs.folder_stamps import folder_names
@@ -212,11 +213,11 @@ def stored_runs(like: Sequence[Run], most: int) -> list[Run]:
 
 MOST_RUNS = 100
 MOST_SECONDS = 3.0
-_READY = RunFilter(verdict="READY")
+_HISTORY = RunFilter(words=(*HISTORY, "UNKNOWN"))
 
 
 def past_runs(
-    which: RunFilter = _READY,
+    which: RunFilter = _HISTORY,
     *,
     most: int = MOST_RUNS,
     seconds: float = MOST_SECONDS,

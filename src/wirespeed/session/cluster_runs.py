@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.clusters.kube import verdict
 from wirespeed.errors import Interrupted
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, World
@@ -165,7 +164,12 @@ def _deploy_lines(run: Run, done: "Deployed", telling: Telling) -> list[str]:
     lines += ["", *shown] if lines and shown else shown
     lines = _with_findings(lines, run.findings, style)
     end = f"{run.seconds:.1f} s   exit {run.exit_code}   run {run.id}"
-    return [*lines, f"{style.verdict(run.verdict)}   {end}"]
+    word, color = _DEPLOYED.get(run.exit_code, ("NOT KNOWN WHETHER DEPLOYED", "yellow"))
+    return [*lines, f"{style.paint(style.paint(word, color), 'bold')}   {end}"]
+
+
+_DEPLOYED = {0: ("DEPLOYED", "green"), 1: ("NOT DEPLOYED", "red")}
+"""By exit code: what the last line of a deploy says, and its colour."""
 
 
 def _with_findings(lines: list[str], findings: Sequence[Finding], style: Style) -> list[str]:
@@ -218,7 +222,7 @@ def _run(
     world = World(size=0, nodes=facts, backend="", launcher="k8s")
     findings = done.findings if done else ()
     told = {"world": world, "choices": deployment.choices}
-    return folder.ended(verdict(code), code, findings, **told)
+    return folder.ended("NONE", code, findings, **told)
 
 
 def _status_json(found: "Status") -> dict[str, Any]:

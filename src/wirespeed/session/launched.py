@@ -17,7 +17,7 @@ from wirespeed.launchers.supervise import (
     worst_code,
 )
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Finding, NodeFacts, Run, Verdict, World
+from wirespeed.model.records import Finding, NodeFacts, Run, World
 from wirespeed.model.watch_records import Watched
 from wirespeed.node.redact import redact_words
 from wirespeed.process import returncode_text
@@ -26,7 +26,7 @@ from wirespeed.session.folders import patient_folder
 from wirespeed.session.held_nodes import STOPPING, held, lost_findings, supervised
 from wirespeed.session.recording import log_findings
 from wirespeed.session.status_line import LivePage, StatusLine, tell_run
-from wirespeed.watch.verdict import verdict_of
+from wirespeed.watch.verdict import WatchGrade, watch_grade
 
 if TYPE_CHECKING:
     from wirespeed.session.watching import JobWatch
@@ -54,7 +54,7 @@ class Launched:
 
     def refuse(self) -> int:
         """Some nodes cannot be used: nothing is started."""
-        run = self._run({}, list(self._findings), 3)
+        run = self._run({}, list(self._findings), 3, WatchGrade("UNKNOWN", 3))
         tell_run(run)
         _tell(f"nothing was started; exit code 3; run {run.id}")
         self._folder.finish(run)
@@ -71,7 +71,7 @@ class Launched:
                 stop = any(one.status in STOPPING for one in nodes.prepared.findings)
                 ended = None if stop else self._ran(nodes, quiet=quiet, prefix=prefix)
         except Interrupted as error:
-            run = self._run({}, [*self._findings], 130)
+            run = self._run({}, [*self._findings], 130, WatchGrade("INTERRUPTED", 130))
             _tell(f"{error.saw}; no rank was started; exit code 130; run {run.id}")
             self._folder.finish(run)
             return 130
@@ -98,7 +98,8 @@ class Launched:
             # watch warns of has not ended the job.
             first = [one for one in findings if one.status == "fail" and end.nodes]
             findings = [*first, *said, *(one for one in findings if one not in first)]
-        run = self._run(end.nodes, [*self._findings, *findings], code)
+        grade = self._grade(end, code, findings)
+        run = self._run(end.nodes, [*self._findings, *findings], code, grade)
         if run.findings or run.watched:
             tell_run(run)
         if not quiet or code:
@@ -106,14 +107,32 @@ class Launched:
         self._folder.finish(run)
         return code
 
-    def _run(self, nodes: dict[int, str], findings: list[Finding], code: int) -> Run:
-        verdict: Verdict = "READY" if code == 0 else "UNKNOWN" if code in (3, 130) else "NOT READY"
-        if self._watch != "no" and verdict == "READY":
-            verdict, _ = verdict_of(findings)
+    def _grade(self, end: JobEnd, code: int, findings: list[Finding]) -> WatchGrade:
+        """Return what is said of the job; the exit code stays the job's own."""
+        interrupted = end.reason == "interrupted"
+        failed = code != 0 and not interrupted
+        if self._watch != "no":
+            seen = watch_grade(findings, job_failed=failed)
+            if not interrupted or seen.verdict in ("HUNG", "SLOW", "JOB FAILED"):
+                return seen
+        if interrupted:
+            return WatchGrade("INTERRUPTED", code)
+        return WatchGrade("JOB FAILED" if failed else "ENDED WELL", code)
+
+    def _run(
+        self, nodes: dict[int, str], findings: list[Finding], code: int, grade: WatchGrade
+    ) -> Run:
         size, engine = self._job.size, self._engine
         world = World(size=size, nodes=nodes_of(nodes), backend="", launcher=engine)
-        told = {"choices": self._choices, "watched": self._watched}
-        return self._folder.ended(verdict, code, findings, world=world, **told)
+        return self._folder.ended(
+            grade.verdict,
+            code,
+            findings,
+            world=world,
+            choices=self._choices,
+            watched=self._watched,
+            verdict_subject=grade.subject,
+        )
 
 
 def nodes_of(nodes: Mapping[int, str]) -> tuple[NodeFacts, ...]:

@@ -12,13 +12,15 @@ from typing import Any, Protocol
 
 from wirespeed.checks.correctness import proof_findings
 from wirespeed.checks.counting import with_counters
-from wirespeed.checks.judge import cause_first, judge, verdict_of
+from wirespeed.checks.judge import cause_first, count_listed, judge
 from wirespeed.checks.strictness import PLAIN, Strictness
+from wirespeed.checks.verdicts import Extent, Grade, grade, topo_grade
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError, WirespeedError
 from wirespeed.model.bench_records import GridPoint, Setting
 from wirespeed.model.codec import to_json
 from wirespeed.model.lasting_records import Goodput, Soak
 from wirespeed.model.records import (
+    UNJUDGED,
     Choice,
     Finding,
     Measurement,
@@ -178,28 +180,45 @@ class Session:
             heard.store_choices()
         if outcome.ok:  # what ended a run before its time is not to be allowed
             findings = self.strictness.allowed(findings)
-        if self.plan.command == "topo":
-            measured += len(world.nodes)
-        elif self._needs_only_a_world:
-            measured += sum(self._tells(finding) for finding in findings)
-        elif self.only and not any(map(self._tells, findings)):
-            measured = 0  # of what was asked for nothing was judged, whatever was measured for it
-        verdict, code = verdict_of(findings, measured)
-        if outcome.kind == "interrupted":
-            verdict, code = "UNKNOWN", 130
-        elif heard.refusal:
-            told = heard.refusal["exit_code"]
-            verdict, code = "UNKNOWN", told if told in _REFUSALS else CannotMeasure.exit_code
-        findings, verdict, code = self.strictness.judged(findings, verdict, code)
+        grade = self._grade(world, outcome, findings, measured)
+        findings, grade = self.strictness.judged(findings, grade)
         findings = [replace(one, next=self.again(one.next)) for one in findings]
         run = replace(
-            self._told(world), verdict=verdict, exit_code=code, findings=tuple(findings), soak=soak
+            self._told(world),
+            verdict=grade.verdict,
+            exit_code=grade.exit_code,
+            speed_judged=grade.speed_judged,
+            verdict_subject=grade.subject,
+            checks_listed=grade.checks_listed,
+            findings=tuple(findings),
+            soak=soak,
         )
         try:
             self.show(run)
         finally:
             self._store(run)
         return run
+
+    def _grade(
+        self, world: World, outcome: Outcome, findings: list[Finding], measured: int
+    ) -> Grade:
+        refusal = self._heard.refusal
+        code = refusal["exit_code"] if refusal else None
+        if refusal and code not in _REFUSALS:
+            code = CannotMeasure.exit_code
+        interrupted = outcome.kind == "interrupted"
+        if self.plan.command == "topo":
+            seen = bool(world.nodes) and code is None and not interrupted
+            return topo_grade(findings, seen=seen, refusal=code, interrupted=interrupted)
+        extent = Extent(
+            only=bool(self.only),
+            checks_listed=count_listed(world) if self.only else 0,
+            soak=self.plan.soak is not None,
+            measured=measured,
+            interrupted=interrupted,
+            refusal=code,
+        )
+        return grade(self.plan.command, findings, extent)
 
     def _store(self, run: Run) -> None:
         for finding in run.findings:
@@ -270,25 +289,13 @@ class Session:
         if outcome.ok:
             return [*judged, *outcome.findings]
         joined = "" if self._heard.nodes.joined else "WORLD-001"
-        proven = [f for f in judged if f.id != joined and f.status != "not_checked"]
+        proven = [f for f in judged if f.id != joined and f.status not in UNJUDGED]
         return cause_first(outcome.findings, proven, joined=self._heard.nodes.joined)
 
     def _unseen_storage(self) -> Storage | None:
         """Of a check that looks at all there is, and was given no folder."""
         whole = self.plan.command == "check" and self.config.get("level") == "long"
         return Storage(folder="", sample=0) if whole else None
-
-    def _tells(self, finding: Finding) -> bool:
-        """Whether a finding says something where nothing is measured; joining alone does not."""
-        asked = finding.id != "WORLD-001" or finding.id in self.only
-        return asked and finding.status != "not_checked"
-
-    @property
-    def _needs_only_a_world(self) -> bool:
-        """Whether findings alone tell whether anything was seen; so it is with storage."""
-        plan = self.plan
-        measures = (plan.steps, plan.pairs, plan.training, plan.soak, plan.compute)
-        return not any(measures)
 
 
 class TurnRecorder:

@@ -23,12 +23,13 @@ def answer_of(run: "Run", one: "Measurement", reference: Reference | None = None
 
 
 def references_for(command: str) -> Reference:
-    """For `check`: baselines, own figures, the fleet's earlier runs, the package's figures.
+    """Return what the speed of a `check` is graded against: baselines, own figures, earlier runs of such
+    nodes, the package's figures; that of a `bench` against baselines alone.
 
     Baselines and own figures are read at once, so that a damaged file is told before anything is
     measured (InputError); earlier runs are read when the first figure is judged.
     """
-    if command != "check":
+    if command not in ("check", "bench"):
         return NoReference()
     from wirespeed.reference.figures import shipped_figures
     from wirespeed.reference.known import FigureReference, FleetReference, baseline_references
@@ -36,9 +37,12 @@ def references_for(command: str) -> Reference:
     from wirespeed.runs.store import past_runs
 
     baselines = [load_baseline(name) for name in list_baselines()]
+    endorsed = baseline_references((one.name, one.set, one.runs) for one in baselines)
+    if command == "bench":
+        return Chain(endorsed)
     return Chain(
         [
-            *baseline_references((one.name, one.set, one.runs) for one in baselines),
+            *endorsed,
             FigureReference(load_own(), "own"),
             FleetReference(past_runs),
             FigureReference(shipped_figures(), "reference"),

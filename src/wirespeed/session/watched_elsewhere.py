@@ -10,7 +10,7 @@ from wirespeed.session.folders import patient_folder
 from wirespeed.session.launched import nodes_of
 from wirespeed.session.status_line import StatusLine, tell_run
 from wirespeed.session.watching import JobWatch
-from wirespeed.watch.verdict import verdict_of
+from wirespeed.watch.verdict import watch_grade
 
 
 class WatchedElsewhere:
@@ -34,11 +34,18 @@ class WatchedElsewhere:
         """Judge, store, and tell; the exit code of the verdict."""
         findings, watched = self._watch.close()
         self._line.close()
-        verdict, code = verdict_of(findings)
+        grade = watch_grade(findings)
         hosts = watched.hosts if watched else ()
         nodes = nodes_of({rank: host for rank, host in enumerate(hosts) if host})
         world = World(size=self._size, nodes=nodes, backend="", launcher="joined")
-        run = self._folder.ended(verdict, code, findings, world=world, watched=watched)
+        run = self._folder.ended(
+            grade.verdict,
+            grade.exit_code,
+            findings,
+            world=world,
+            watched=watched,
+            verdict_subject=grade.subject,
+        )
         with suppress(OSError):  # whoever read our words may be gone
             tell_run(run)
             sys.stderr.write(f"wirespeed: watched; run {run.id}\n")
@@ -47,4 +54,4 @@ class WatchedElsewhere:
             from wirespeed.fleet.common_store.sending import send_at_end
 
             send_at_end()
-        return code
+        return grade.exit_code

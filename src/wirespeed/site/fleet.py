@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from markupsafe import Markup, escape
 
 from wirespeed.fleet.nodes import NodeState, Said, state
-from wirespeed.model.records import Verdict
+from wirespeed.model.verdicts import Verdict
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import RunRow
 from wirespeed.runs.source import StoredRuns

@@ -3,9 +3,6 @@
 from datetime import datetime
 from urllib.parse import quote, urlencode
 
-from wirespeed.model.records import Status
-from wirespeed.views.text import VERDICTS
-
 
 def node_link(host: str) -> str:
     return f"/nodes/{quote(host, safe='')}"
@@ -29,11 +26,3 @@ def ago(moment: datetime, now: datetime) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {word} ago"
     return "just now" if seconds < 60 else "a minute ago"
-
-
-_KINDS: dict[str, Status] = {"green": "pass", "red": "fail"}
-
-
-def kind_of(verdict: str) -> Status:
-    """The colour of a run: a watched job ends with its own code, whatever was said of it."""
-    return _KINDS.get(VERDICTS.get(verdict, ""), "warn")  # type: ignore[call-overload]

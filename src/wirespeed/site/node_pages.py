@@ -21,9 +21,8 @@ from wirespeed.site.framing import Site, framed, made
 from wirespeed.site.links import ago, node_link, query_link, run_link
 from wirespeed.site.pictures import Point, lanes, moment
 from wirespeed.site.run_pages import run_line
-from wirespeed.views.html.page import KINDS
 from wirespeed.views.html.parts import html_table
-from wirespeed.views.text import Grid
+from wirespeed.views.text import Grid, kind_of
 
 if TYPE_CHECKING:
     from wirespeed.fleet.lemons import Judged, Suspect
@@ -116,7 +115,7 @@ def _group_line(one: Group, now: datetime) -> dict[str, Any]:
             if one.counts[said]
         ],
         "verdict": one.verdict,
-        "kind": KINDS[one.verdict],
+        "kind": kind_of(one.verdict),
         "link": run_link(row.run) if row else "",
         "checked": f"check of {counted(row.nodes, 'node')}" if row else "no check yet",
         "said": _said(row, now) if row else "",

@@ -22,13 +22,20 @@ from wirespeed.runs.rows import RunRow, id_in
 from wirespeed.runs.source import elsewhere
 from wirespeed.runs.store import find, load, stored_runs
 from wirespeed.site.framing import Site, framed, made
-from wirespeed.site.links import kind_of, query_link, run_link
+from wirespeed.site.links import query_link, run_link
 from wirespeed.views.html.page import comparison_parts, drawn, run_parts
+from wirespeed.views.text import kind_of
 
 _PAGE = 50
 _DRAWING = ("page.js", "plotly.js", "draw.js")
 SINCE = {"": "any time", "1": "a day", "7": "7 days", "30": "30 days", "90": "90 days"}
-_VERDICTS = {"": "any", "fail": "failed", "unknown": "unknown", "pass": "passed"}
+_VERDICTS = {
+    "": "any",
+    "fail": "failed",
+    "unknown": "unknown",
+    "measured": "measured",
+    "pass": "passed",
+}
 _LONGEST = 200
 
 

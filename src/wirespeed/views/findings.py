@@ -2,18 +2,20 @@
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.model.records import Finding, Measurement, Run
+from wirespeed.model.records import UNJUDGED, Finding, Measurement, Run
 from wirespeed.model.units import format_bandwidth, format_duration
-from wirespeed.views.text import Style, counted, shortened
+from wirespeed.views.text import STATUSES, Style, counted, shortened
 
 FIELDS = ("saw", "expected", "because", "costs", "fix", "next")
 """The lines under a finding, in their order; `evidence` follows them."""
 
 _FAMILIES = {
+    "": "n/a",
     "BW": "bandwidth",
     "CAP": "correctness",
     "COL": "correctness",
@@ -94,14 +96,26 @@ def _headline(finding: Finding, width: int, style: Style) -> list[str]:
 
 def _title(finding: Finding, style: Style) -> str:
     title = finding.title
-    if finding.status == "not_checked" and finding.because:
-        because = finding.because
-        said = any(words in title + because for words in ("not checked", "not compared"))
-        title = f"{title}: {because}" if said else f"not checked: {title}: {because}"
+    if finding.status in UNJUDGED and finding.because:
+        title = f"{_unjudged_title(finding)}: {finding.because}"
     about = finding.subject
     if about.kind != "job" and about.name not in title:
         title = f"{about.name}: {title}"
     return style.text(title)
+
+
+_SAYS_SO = ("not checked", "not compared", "not applicable", "not judged")
+
+
+def _unjudged_title(finding: Finding) -> str:
+    """Return the title with the word for what was not done, unless title or reason has it already."""
+    if finding.status == "measured" or any(
+        words in finding.title + finding.because for words in _SAYS_SO
+    ):
+        return finding.title
+    return (
+        f"{'not checked' if finding.status == 'not_checked' else 'not applicable'}: {finding.title}"
+    )
 
 
 def _details(finding: Finding, style: Style, brief: bool) -> list[str]:
@@ -148,7 +162,6 @@ def _wrap(line: str, room: int) -> list[str]:
 
 _ASIDE = ("nodes", "gpu", "world", "stragglers")
 """Families that `bench` shows only when they warn, fail or ended the run: it is about figures."""
-_ORDER = ("fail", "warn", "pass", "not_checked")
 _TIMED = ("latency", "bandwidth")
 _MOST_SUBJECTS = 60
 """Columns; a longer list of what was not checked is left to -v."""
@@ -160,14 +173,33 @@ _UNIT = re.compile(r"(%|°C|[KMG]?Hz|W|[nµm]?s|min|h|d|[KMGT]?i?B(/s)?|[KMG]?bi
 def folded(run: Run) -> list[Finding]:
     """The findings as the default table shows them: not records any more, only for showing."""
     groups: dict[str, list[Finding]] = {}
+    outside: list[Finding] = []
     for finding in sorted_by_family(run.findings):
-        if not _aside(finding, run):
+        if _aside(finding, run):
+            continue
+        if finding.status == "not_applicable" and not run.checks_listed:
+            outside.append(finding)
+        else:
             groups.setdefault(family(finding), []).append(finding)
     shown = []
     for name, members in groups.items():
         for part in _alike(members):
             shown += _folded(name, part, run)
-    return _with_one_hint(shown)
+    return [*_with_one_hint(shown), *_outside_line(outside)]
+
+
+_MOST_REASONS = 3
+
+
+def _outside_line(outside: Sequence[Finding]) -> list[Finding]:
+    """Return one line for all checks that cannot apply here, with the most frequent reasons."""
+    if not outside:
+        return []
+    reasons = Counter(finding.because for finding in outside).most_common()
+    shown = [reason for reason, _ in reasons[:_MOST_REASONS]]
+    more = "; …" if len(reasons) > _MOST_REASONS else ""
+    title = f"{counted(len(outside), 'check')} cannot apply here ({'; '.join(shown)}{more})"
+    return [Finding(id="", status="not_applicable", title=f"{title}; -v lists them")]
 
 
 def of_interest(findings: Sequence[Finding], run: Run) -> Sequence[Finding]:
@@ -175,11 +207,11 @@ def of_interest(findings: Sequence[Finding], run: Run) -> Sequence[Finding]:
     but where nothing came out of it, the reason is among these."""
     if run.command != "train" or run.verdict == "UNKNOWN":
         return findings
-    return [one for one in findings if one.status != "not_checked" or one.id.startswith("TRAIN")]
+    return [one for one in findings if one.status not in UNJUDGED or one.id.startswith("TRAIN")]
 
 
 def _aside(finding: Finding, run: Run) -> bool:
-    healthy = finding.status == "pass" or (finding.status == "not_checked" and not finding.next)
+    healthy = finding.status == "pass" or (finding.status in UNJUDGED and not finding.next)
     return run.command == "bench" and healthy and family(finding) in _ASIDE
 
 
@@ -188,13 +220,13 @@ def _alike(members: Sequence[Finding]) -> list[list[Finding]]:
     kinds: dict[object, list[Finding]] = {}
     for finding in members:
         kinds.setdefault(_kind(finding), []).append(finding)
-    return sorted(kinds.values(), key=lambda part: _ORDER.index(part[0].status))
+    return sorted(kinds.values(), key=lambda part: STATUSES.index(part[0].status))
 
 
 def _kind(finding: Finding) -> object:
     if finding.status == "pass":
         return "pass"
-    if finding.status == "not_checked":
+    if finding.status in UNJUDGED:
         return finding.status, finding.because, finding.next if finding.saw == "" else ""
     if not (finding.because or finding.fix):
         return id(finding)
@@ -205,14 +237,14 @@ def _kind(finding: Finding) -> object:
 
 def _folded(name: str, part: Sequence[Finding], run: Run) -> list[Finding]:
     first = part[0]
-    if first.status == "not_checked" and name in _TIMED:
-        return [_uncertain(part)]
+    if first.status in ("measured", "not_checked") and name in _TIMED:
+        return [_measured_line(name, part, run)]
     if len(part) == 1:
         return list(part)
     if first.status == "pass":
         tell = _PASSED.get(name, _passed)
         return [Finding(id=short_ids(part), status="pass", title=tell(part, run))]
-    return [_unchecked(part)] if first.status == "not_checked" else _repeated(part)
+    return [_unchecked(part)] if first.status in UNJUDGED else _repeated(part)
 
 
 def _repeated(part: Sequence[Finding]) -> list[Finding]:
@@ -240,20 +272,27 @@ def _unchecked(part: Sequence[Finding]) -> Finding:
     return replace(part[0], id=short_ids(part), title=title, evidence=())
 
 
-def _uncertain(part: Sequence[Finding]) -> Finding:
-    """Figures that support no verdict; they stand in the table below with their intervals."""
-    operations = ", ".join(_operation(finding) for finding in part)
-    title = f"not judged, {part[0].because}: {operations}"
-    return Finding(id=short_ids(part), status="not_checked", title=title, fix=part[0].fix)
+def _measured_line(name: str, part: Sequence[Finding], run: Run) -> Finding:
+    """Return the line for figures that were not judged, with their range and the reason."""
+    title = (_latencies if name == "latency" else _bandwidths)(part, run)
+    if part[0].fix:  # something about these operations can be changed, so they are named
+        title = f"{title} ({', '.join(map(_operation, part))})"
+    return Finding(
+        id=short_ids(part),
+        status=part[0].status,
+        title=f"{title}, not judged",
+        because=part[0].because,
+        fix=part[0].fix,
+    )
 
 
 def _with_one_hint(shown: Sequence[Finding]) -> list[Finding]:
     """What makes figures certain, said once, after the last of those that are not."""
-    at = [n for n, f in enumerate(shown) if f.status == "not_checked" and family(f) in _TIMED]
+    at = [n for n, f in enumerate(shown) if f.status in UNJUDGED and family(f) in _TIMED and f.fix]
     hinted = list(shown)
     if at and shown[at[-1]].fix:
         last = shown[at[-1]]
-        hinted[at[-1]] = replace(last, title=f"{last.title} ({last.fix})")
+        hinted[at[-1]] = replace(last, because=f"{last.because} ({last.fix})")
     return hinted
 
 
@@ -336,18 +375,22 @@ def _exact(part: Sequence[Finding], run: Run) -> str:
 
 def _latencies(part: Sequence[Finding], run: Run) -> str:
     times = [one.time.median for one in _measured(part, run, largest=False)]
-    told = f"{len(part)} operations"
+    told = counted(len(part), "operation")
     if times:
-        told += f", {format_duration(min(times))} to {format_duration(max(times))}"
+        told += f", {_span(format_duration(min(times)), format_duration(max(times)))}"
     return told + _reference(part)
+
+
+def _span(least: str, most: str) -> str:
+    return most if least == most else f"{least} to {most}"
 
 
 def _bandwidths(part: Sequence[Finding], run: Run) -> str:
     rates = [one.busbw for one in _measured(part, run, largest=True)]
-    told = f"{len(part)} operations"
+    told = counted(len(part), "operation")
     if rates:
         least, most = format_bandwidth(min(rates)), format_bandwidth(max(rates))
-        told += f", {least.removesuffix(' GB/s')} to {most} busbw"
+        told += f", {_span(least, most).replace(' GB/s to', ' to')} busbw"
     return told + _reference(part)
 
 

@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 
 from wirespeed.model.derived_records import Comparison, Row, Versus
 from wirespeed.model.records import Finding, Run
+from wirespeed.model.verdicts import MEANINGS, standing_of
 from wirespeed.views import comparison as comparison_view
 from wirespeed.views.findings import FIELDS, family, sorted_by_family
 from wirespeed.views.prometheus import samples_of
@@ -20,12 +21,6 @@ from wirespeed.views.sections import head_line
 from wirespeed.views.text import Style
 
 _PLAIN = Style()
-_UNDECIDED = {
-    "UNKNOWN": "nothing could be measured or judged",
-    "SYMPTOMS ONLY": "no cause shows in the logs",
-    "NOTHING KNOWN": "neither a known trouble nor a good end shows in the logs",
-}
-"""Verdicts that must not look like a pass in a build."""
 _ILLEGAL = re.compile("[^\\x09\\x0a\\x0d\\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 does not allow in a document, however it is written."""
 
@@ -68,6 +63,8 @@ def _totals(suites: Sequence[ET.Element]) -> dict[str, str]:
 def _suite(run: Run) -> ET.Element:
     name = f"wirespeed.{_name(run.command)}"
     told = {"run": run.id, "verdict": run.verdict, "exit_code": str(run.exit_code)}
+    if run.speed_judged is not None:
+        told["speed_judged"] = str(run.speed_judged).lower()
     told |= {"world": head_line(run, _PLAIN), **run.versions, **_figures(run)}
     return _filled(name, run.seconds, run.started, told, _cases(run, name))
 
@@ -155,8 +152,8 @@ def _cases(run: Run, suite: str) -> list[ET.Element]:
         about = finding.subject
         name = finding.id if about.kind == "job" else f"{finding.id} {about.name}"
         cases.append(_case(finding, _numbered(name, seen), f"{suite}.{_name(family(finding))}"))
-    if run.verdict in _UNDECIDED:
-        message = f"the verdict is {run.verdict}: {_UNDECIDED[run.verdict]}"
+    if standing_of(run.verdict) == "undecided":
+        message = f"the verdict is {run.verdict}: {MEANINGS[run.verdict].explanation}"
         cases.append(_error(suite, message, kind=run.verdict))
     return cases
 
@@ -167,7 +164,7 @@ def _case(finding: Finding, name: str, place: str) -> ET.Element:
     if finding.status == "fail":
         attributes = {"message": title, "type": _text(finding.id)}
         ET.SubElement(case, "failure", attributes).text = _told(finding)
-    elif finding.status == "not_checked":
+    elif finding.status in ("measured", "not_checked", "not_applicable"):
         message = f"{title}: {_text(finding.because)}" if finding.because else title
         ET.SubElement(case, "skipped", {"message": message})
     else:

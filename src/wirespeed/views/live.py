@@ -19,7 +19,6 @@ _BLOCKS, _PLAIN_BLOCKS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
 _LEVELS = ((0.5, "█", "#", "bold red"), (0.1, "▓", "o", "yellow"), (-9e9, "·", ".", "green"))
 """(share of a step that a rank is later than the median rank, sign, ASCII sign, rich's style)."""
 _UNKNOWN = ("?", "?", "dim")
-_COLORS = {"fail": "red", "warn": "yellow", "pass": "green", "not_checked": "dim"}
 _NAMED, _LONGEST_HOST = 3, 16
 
 
@@ -158,9 +157,9 @@ def _findings(found: Sequence[Finding], style: Style, width: int, room: int) -> 
 
     lines = []
     for one in list(reversed(found))[: max(0, min(room, 5))]:
-        sign, plain, _ = MARKS[one.status]
+        sign, plain, color = MARKS[one.status]
         told = f"{plain if style.ascii else sign} {one.title}  {one.id}"
-        lines.append(Text(_cut(style.text(told), width, style), style=_COLORS[one.status]))
+        lines.append(Text(_cut(style.text(told), width, style), style=color))
     return lines
 
 

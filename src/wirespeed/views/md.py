@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from wirespeed.model.derived_records import Comparison
-from wirespeed.model.records import Finding, Run
+from wirespeed.model.records import UNJUDGED, Finding, Run
 from wirespeed.model.units import format_duration
 from wirespeed.views import comparison as comparison_view
 from wirespeed.views import sections, watched
@@ -20,7 +20,7 @@ from wirespeed.views.training import tables as training_tables
 def render(run: Run, style: Style) -> str:
     plain = Style(ascii=style.ascii, verbose=style.verbose)
     blocks = [
-        [f"## {run.verdict}", "", escape(sections.head_line(run, plain), plain)],
+        [f"## {run.verdict_text}", "", escape(sections.head_line(run, plain), plain)],
         _findings(run, plain),
         *(_details(finding, plain) for finding in sorted_by_family(run.findings)),
         *_watched(run, plain),
@@ -46,7 +46,7 @@ def _findings(run: Run, style: Style) -> list[str]:
     for finding in sorted_by_family(of_interest(run.findings, run)):
         sign, ascii_sign, _ = MARKS[finding.status]
         status = f"{ascii_sign if style.ascii else sign} {WORDS[finding.status]}"
-        untested = finding.status == "not_checked" and finding.because
+        untested = finding.status in UNJUDGED and finding.because
         title = f"{finding.title}: {finding.because}" if untested else finding.title
         grid.add(status, finding.id, title, finding.subject.name)
     return grid.markdown(style, every=True) if grid.rows else []
@@ -135,7 +135,7 @@ def _references(run: Run, style: Style) -> list[list[str]]:
 
 
 def _closing(run: Run, style: Style) -> list[str]:
-    parts = [f"**{run.verdict}**", sections.counts(run)]
+    parts = [f"**{run.verdict_text}**", sections.counts(run)]
     parts += [format_duration(run.seconds)] if run.seconds > 0 else []
     lines = [" · ".join([*parts, f"exit {run.exit_code}", f"run {code(run.id, style)}"])]
     command = sections.next_command(run)
@@ -161,6 +161,6 @@ def render_all(runs: Sequence[Run], style: Style, comparison: Comparison | None)
 
 def _folded(run: Run, style: Style, plain: Style) -> str:
     # Within an HTML element Markdown is not read, but what it escapes stays harmless there.
-    title = f"run {escape(run.id, plain)}: {escape(run.command, plain)}, {run.verdict}"
+    title = f"run {escape(run.id, plain)}: {escape(run.command, plain)}, {run.verdict_text}"
     whole = render(run, style).rstrip("\n")
     return f"<details><summary>{title}</summary>\n\n{whole}\n\n</details>"

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import get_args
 
 from msgspec import Struct
 
 from wirespeed.compiled import Compiled
-from wirespeed.model.records import JobVerdict, Located, LogVerdict, Measurement, NodeVerdict, Run
+from wirespeed.model.records import Located, Measurement, Run
+from wirespeed.model.verdicts import words_of
 from wirespeed.views.lasting import calls_of
 from wirespeed.views.sections import place, references_of
-from wirespeed.views.text import Style
+from wirespeed.views.text import STATUSES, Style
 from wirespeed.views.watched import latest, ranks_of
 
 Sample = tuple[Mapping[str, object], float]
@@ -56,7 +56,6 @@ FAMILIES: tuple[Family, ...] = TEXTS.load()
 
 _Figures = Iterator[tuple[tuple[object, ...], Mapping[str, float | None]]]
 """(values of the labels, figures by the metric's name; None where there is none)."""
-_STATUSES = ("pass", "warn", "fail", "not_checked")
 MOST_RANKS = 64
 """Ranks of a watched job that have a series, the latest first."""
 _NOT_KEPT = "not kept"
@@ -73,12 +72,12 @@ def _whole(run: Run) -> _Figures:
             "run_start_timestamp_seconds": _started(run),
             "run_duration_seconds": run.seconds,
             "run_exit_code": run.exit_code,
+            "run_speed_judged": None if run.speed_judged is None else float(run.speed_judged),
             "world_ranks": world.size,
             "world_nodes": world.node_count,
         },
     )
-    told = {"diagnose": LogVerdict, "attach": JobVerdict}.get(run.command, NodeVerdict)
-    for verdict in get_args(told):
+    for verdict in dict.fromkeys((*words_of(run.command), run.verdict)):
         yield (verdict,), {"verdict": float(run.verdict == verdict)}
 
 
@@ -92,7 +91,7 @@ def _started(run: Run) -> float | None:
 
 def _findings(run: Run) -> _Figures:
     counted = Counter(str(finding.status) for finding in run.findings)
-    for status in _STATUSES:
+    for status in STATUSES:
         yield (status,), {"findings": counted[status]}
     shown = [one for one in run.findings if one.status in ("fail", "warn")]
     for check, number in sorted(Counter((one.id, one.status) for one in shown).items()):

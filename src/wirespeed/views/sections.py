@@ -9,7 +9,8 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.bench_records import MedianTime, ReferenceFigure, ReferenceKind
 from wirespeed.model.records import Measurement, Run, TimeStats
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
-from wirespeed.views.text import NOTHING, VERDICTS, WORDS, Grid, Style, counted
+from wirespeed.model.verdicts import standing_of
+from wirespeed.views.text import NOTHING, STATUSES, VERDICTS, WORDS, Grid, Style, counted
 
 _LEAST_SHOWN = 0.5e6
 
@@ -115,7 +116,7 @@ def counts(run: Run) -> str:
     """`1 failed, 2 warnings, 2 passed, 1 not checked`: what there is of each."""
     counted_by = Counter(finding.status for finding in run.findings)
     parts = []
-    for status in ("fail", "warn", "pass", "not_checked"):
+    for status in STATUSES:
         if number := counted_by[status]:
             parts.append(
                 f"{number} {WORDS[status]}" + ("s" if status == "warn" and number > 1 else "")
@@ -187,16 +188,43 @@ def note(text: str, style: Style) -> list[str]:
 
 def closing_lines(run: Run, style: Style) -> list[str]:
     """The verdict, the counts, the time, the exit code, the run; then what to do next."""
-    parts = [counts(run)]
+    parts = [*_judged_parts(run), counts(run)]
     if run.command != "check" and run.measurements:
         parts.append(counted(len(run.measurements), "measurement"))
     facts = [", ".join(parts), f"exit {run.exit_code}", f"run {run.id}"]
     if run.seconds > 0:
         facts.insert(1, format_duration(run.seconds))
-    lines = [f"{style.verdict(run.verdict)}   {style.text('   '.join(facts))}"]
+    word = "" if run.verdict == "NONE" else style.verdict(run.verdict, style.text(run.verdict_text))
+    lines = [f"{word}   {style.text('   '.join(facts))}" if word else style.text("   ".join(facts))]
     if command := next_command(run):
         lines.append(f"next: {style.paint(style.text(command), 'cyan')}")
     return lines
+
+
+def _judged_parts(run: Run) -> list[str]:
+    """Return for `bench` and `train` what was judged: the data, and the speed against what."""
+    if run.command not in ("bench", "train") or run.speed_judged is None:
+        return []
+    return [part for part in (_data_part(run), speed_part(run)) if part]
+
+
+def _data_part(run: Run) -> str:
+    """Return whether the data were exact; empty where nothing of the run has data to check."""
+    checked = [one.wrong for one in run.verifications if one.wrong is not None]
+    proofs = [finding.status for finding in run.findings if finding.id == "TRAIN-001"]
+    if any(checked) or "fail" in proofs:
+        return "data wrong"
+    if checked or "pass" in proofs:
+        return "data exact"
+    return "data not checked" if run.measurements else ""
+
+
+def speed_part(run: Run) -> str:
+    """Return `speed judged against` its source, or that speed was not judged."""
+    if not run.speed_judged:
+        return "speed not judged"
+    against = [one.source for one in references_of(run) if one.kind != "roofline"]
+    return f"speed judged against {against[0]}" if against else "speed judged"
 
 
 def import_lines(run: Run, style: Style) -> list[str]:
@@ -227,16 +255,20 @@ def next_command(run: Run) -> str:
     What was not checked is asked for only while the verdict is unknown: a figure that is too
     uncertain to be judged is no task for the user.
     """
-    statuses = ("fail", "warn") if run.verdict == "READY" else ("fail", "warn", "not_checked")
+    statuses = ["fail", "warn"]
+    if standing_of(run.verdict) == "undecided":
+        statuses.append("not_checked")
     for status in statuses:
         for finding in run.findings:
             if finding.status == status and finding.next:
                 return finding.next
-    return _more(run) if run.command == "check" and run.verdict == "READY" else ""
+    return _more(run) if run.command == "check" and run.verdict in ("READY", "PASSED") else ""
 
 
 def _more(run: Run) -> str:
-    """After a good check: the next level with the same options, else every figure of this run."""
+    """Return the command after a good check: set a baseline, the next level, or all figures."""
+    if run.verdict == "READY" and run.speed_judged is False:
+        return f"wirespeed baseline set {run.id}"
     level, launcher = run.config.get("level"), run.world.launcher
     if level not in _NEXT_LEVEL or launcher != "local":
         return f"wirespeed runs show {run.id} -o wide"
@@ -312,7 +344,7 @@ def runs_grid(runs: Sequence[Run]) -> Grid:
     for run in runs:
         size, nodes = str(run.world.size or ""), str(run.world.node_count or "")
         when = run.started[:19].replace("T", " ")
-        about = (run.id, run.command, when, run.verdict, counts(run))
+        about = (run.id, run.command, when, run.verdict_text, counts(run))
         color = VERDICTS[run.verdict]
         grid.add(*about, size, nodes, run.world.backend, color=color, at=3)
     return grid

@@ -12,7 +12,7 @@ from wirespeed.views.findings import finding_lines, folded, of_interest
 from wirespeed.views.text import NOTHING, Grid, Style, titled
 
 _NOT_CHECKED = "wrong –: the data of that row was not checked"
-_IMPORTED = "imported figures are shown, not judged: the verdict stays UNKNOWN"
+_IMPORTED = "imported figures are shown, not judged"
 _ONE_AVERAGE = "no interval: the source gives one average, so these figures carry no verdict"
 _ONE_SAMPLE = "no interval: too few samples, so these figures carry no verdict (a larger -n)"
 
@@ -118,7 +118,7 @@ def _notes(run: Run, style: Style) -> list[str]:
     one_average = any(m.time.low == m.time.high for m in run.measurements)
     if one_average or any(f.unit and f.low is None for f in run.figures):
         notes += sections.note(_ONE_AVERAGE if run.command == "import" else _ONE_SAMPLE, style)
-    if run.command == "import" and run.verdict == "UNKNOWN":
+    if run.command == "import" and run.verdict in ("NONE", "UNKNOWN"):
         notes += sections.note(_IMPORTED, style)
     return notes
 

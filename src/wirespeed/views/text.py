@@ -12,33 +12,61 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from wirespeed.errors import UsageError, escaped, harmless
+from wirespeed.model.verdicts import MEANINGS, Standing, Verdict, standing_of
 
 if TYPE_CHECKING:
-    from wirespeed.model.records import Status, Verdict
+    from wirespeed.model.records import Status
 
 
 MARKS: dict["Status", tuple[str, str, str]] = {
     "pass": ("✓", "OK", "green"),
     "warn": ("!", "WARN", "yellow"),
     "fail": ("✗", "FAIL", "red"),
+    "measured": ("~", "~", "cyan"),
     "not_checked": ("-", "--", "dim"),
+    "not_applicable": ("-", "N/A", "dim"),
 }
 """By status: the mark, the ASCII mark, the colour."""
-WORDS = {"pass": "passed", "warn": "warning", "fail": "failed", "not_checked": "not checked"}
-
-VERDICTS: dict["Verdict", str] = {
-    "READY": "green",
-    "NOT READY": "red",
-    "UNKNOWN": "yellow",
-    "GOOD END SHOWN": "green",
-    "CAUSE NAMED": "red",
-    "SYMPTOMS ONLY": "yellow",
-    "NOTHING KNOWN": "yellow",
-    "PROGRESSING": "green",
-    "HELD UP": "red",
-    "CANNOT TELL": "yellow",
+WORDS = {
+    "pass": "passed",
+    "warn": "warning",
+    "fail": "failed",
+    "measured": "measured",
+    "not_checked": "not checked",
+    "not_applicable": "not applicable",
 }
-"""By verdict, its colour."""
+STATUSES: tuple["Status", ...] = (
+    "fail",
+    "warn",
+    "pass",
+    "measured",
+    "not_checked",
+    "not_applicable",
+)
+"""In the order in which they are counted and listed."""
+
+_COLORS: dict[Standing, str] = {
+    "good": "green",
+    "bad": "red",
+    "undecided": "yellow",
+    "measured": "cyan",
+    "none": "dim",
+}
+VERDICTS: dict[Verdict, str] = {word: _COLORS[one.standing] for word, one in MEANINGS.items()}
+"""By verdict word, its colour."""
+_KINDS: dict[Standing, "Status"] = {
+    "good": "pass",
+    "bad": "fail",
+    "undecided": "warn",
+    "measured": "measured",
+    "none": "not_checked",
+}
+
+
+def kind_of(verdict: str) -> "Status":
+    """Return the class that gives a verdict word its colour on a page."""
+    return _KINDS[standing_of(verdict)]
+
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _ASCII = str.maketrans(
@@ -94,8 +122,9 @@ class Style:
     def mark_width(self) -> int:
         return 4 if self.ascii else 1
 
-    def verdict(self, verdict: "Verdict") -> str:
-        return self.paint(self.paint(verdict, VERDICTS[verdict]), "bold")
+    def verdict(self, verdict: Verdict, text: str = "") -> str:
+        """Return the word, or a text that begins with it, in the word's colour."""
+        return self.paint(self.paint(text or verdict, VERDICTS[verdict]), "bold")
 
 
 T = TypeVar("T")

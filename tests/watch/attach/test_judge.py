@@ -90,14 +90,14 @@ def waiting(number: int, **options: Any) -> RankLook:
 )
 def test_the_one_that_holds_up_the_others_is_named(odd: Any, told: str) -> None:
     found, said = judge(job(waiting(0), waiting(1), odd))
-    assert said == "HELD UP" and exit_code(said) == 1
+    assert said == "HUNG" and exit_code(said) == 1
     assert found[0].id == "WATCH-008" and found[0].subject == Subject("rank", "rank 2")
     assert told in found[0].title
     assert found[0].evidence[0].startswith("rank") and found[0].next != "None"
 
 
 def test_a_rank_that_its_launcher_lost_is_named() -> None:
-    assert verdict(waiting(0), waiting(1), ended=(2,)) == ("HELD UP", "WATCH-008", "rank 2")
+    assert verdict(waiting(0), waiting(1), ended=(2,)) == ("HUNG", "WATCH-008", "rank 2")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_few_readings_or_small_differences_accuse_nobody(others: int, last: int,
 
 
 def test_all_wait_in_one_collective() -> None:
-    assert verdict(*map(waiting, range(3))) == ("HELD UP", "WATCH-008", "job")
+    assert verdict(*map(waiting, range(3))) == ("HUNG", "WATCH-008", "job")
 
 
 def test_gpus_make_waiting_look_like_a_hang() -> None:
@@ -151,17 +151,17 @@ def test_gpus_make_waiting_look_like_a_hang() -> None:
 def test_beside_ranks_that_wait_for_gpus_a_sleeper_is_named() -> None:
     ranks = [rank(n, ALL_REDUCE, cuda=True, cores=1.0) for n in range(2)]
     told = verdict(*ranks, rank(2, SLEEP, cuda=True))
-    assert told == ("HELD UP", "WATCH-008", "rank 2")
+    assert told == ("HUNG", "WATCH-008", "rank 2")
 
 
 def test_different_collectives() -> None:
     told = verdict(waiting(0), waiting(1), rank(2, BARRIER))
-    assert told == ("HELD UP", "WATCH-009", "rank 2")
+    assert told == ("HUNG", "WATCH-009", "rank 2")
 
 
 def test_of_two_that_differ_none_is_blamed() -> None:
     told = verdict(waiting(0, size=2), rank(1, BARRIER, size=2))
-    assert told == ("HELD UP", "WATCH-009", "job")
+    assert told == ("HUNG", "WATCH-009", "job")
 
 
 def test_whom_they_wait_for_was_not_looked_at() -> None:
@@ -188,7 +188,7 @@ def test_cpu_time_without_a_stack_is_no_progress() -> None:
     assert found[1].id == "WATCH-016" and "pip install" in found[1].because
     assert verdict(*(rank(n, (), **blind) for n in range(3)))[0] == "CANNOT TELL"
     stopped = rank(2, (), state="T", **blind)
-    assert verdict(rank(0, (), **blind), stopped)[0] == "HELD UP"
+    assert verdict(rank(0, (), **blind), stopped)[0] == "HUNG"
 
 
 def test_one_rank_whose_stack_is_not_read_blocks_a_good_verdict() -> None:
@@ -209,7 +209,7 @@ def test_ranks_of_several_nodes_are_judged_together() -> None:
         NodeLook(host="b", seconds=3.0, ranks=(rank(2, SLEEP),)),
     ]
     found, said = judge(seen(nodes))
-    assert (said, found[0].subject.name) == ("HELD UP", "rank 2")
+    assert (said, found[0].subject.name) == ("HUNG", "rank 2")
     with pytest.raises(UsageError, match="rank 0 is on a and on c: these are two jobs"):
         seen([*nodes, NodeLook(host="c", seconds=3.0, ranks=(waiting(0),))])
 
@@ -227,7 +227,7 @@ def recorded(number: int) -> list[tuple[str, Finding]]:
 
 def test_the_recorder_names_whom_stacks_do_not() -> None:
     found, said = judge(job(*(rank(n, ALL_REDUCE, cuda=True) for n in range(3))), recorded(1))
-    assert (said, found[0].subject.name) == ("HELD UP", "rank 1")
+    assert (said, found[0].subject.name) == ("HUNG", "rank 1")
     assert found[0].evidence[0].startswith("rank 1: all_reduce")
 
 
@@ -235,7 +235,7 @@ def test_sources_that_disagree_tell_nothing() -> None:
     held = job(waiting(0), waiting(1), rank(2, SLEEP))
     found, said = judge(held, recorded(1))
     assert said == "CANNOT TELL" and "sources disagree" in found[0].title
-    assert judge(held, recorded(2))[1] == "HELD UP"
+    assert judge(held, recorded(2))[1] == "HUNG"
 
 
 def test_a_moment_of_a_job_that_moves_blames_nobody() -> None:

@@ -17,6 +17,7 @@ from wirespeed.clusters.manifests.render import as_yaml
 from wirespeed.clusters.operations.nccl_tests import Ended, environment_of, manifests, run_tests
 from wirespeed.errors import InputError, Interrupted, StorageError, UsageError, refused_as
 from wirespeed.model.records import Finding, Run, ToldShape, World
+from wirespeed.model.verdicts import standing_of
 from wirespeed.node.redact import redact_words
 from wirespeed.reference.shape import gpu_listed
 from wirespeed.runs.folder import new_id, write_whole
@@ -143,7 +144,7 @@ def _empty(op: str) -> Run:
     """The run of a launcher that printed no table."""
     world = World(size=0, nodes=(), backend="nccl", launcher="openmpi")
     return Run(
-        id=new_id(), command="import", verdict="UNKNOWN", exit_code=3, started="", seconds=0.0,
+        id=new_id(), command="import", verdict="NONE", exit_code=3, started="", seconds=0.0,
         world=world, config={"op": op},
     )  # fmt: skip
 
@@ -169,7 +170,7 @@ def _completed(
         findings=(*findings, *run.findings),
     )
     code = _exit_code(findings, [run])
-    return replace(done, verdict="NOT READY", exit_code=1) if code == 1 else done
+    return replace(done, verdict="FAILED", exit_code=1) if code == 1 else done
 
 
 def _store(run: Run, log: str) -> Path:
@@ -194,6 +195,6 @@ def _no_table(words: tuple[str, ...]) -> Finding:
 def _exit_code(findings: tuple[Finding, ...], runs: list[Run]) -> int:
     """1 for a finding and for wrong data, 3 where nothing is known, else 0."""
     code = exit_code(one for one in findings if one.id not in _UNKNOWN)
-    if code in (1, 2) or any(run.verdict == "NOT READY" for run in runs):
+    if code in (1, 2) or any(standing_of(run.verdict) == "bad" for run in runs):
         return max(1, code)
     return 3 if findings else code

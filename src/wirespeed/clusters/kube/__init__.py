@@ -23,7 +23,7 @@ from wirespeed.clusters.deployment import CONTAINER
 from wirespeed.clusters.file import Cluster
 from wirespeed.clusters.findings import Meaning, make_finding, meanings
 from wirespeed.errors import CannotMeasure
-from wirespeed.model.records import Finding, Verdict
+from wirespeed.model.records import Finding
 from wirespeed.node.redact import redact_value
 
 CALL_S = 30.0
@@ -367,10 +367,6 @@ def exit_code(findings: Iterable[Finding]) -> int:
     if _WRONG in failed:
         return 2
     return 3 if failed <= _UNKNOWN else 1
-
-
-def verdict(code: int) -> Verdict:
-    return {0: "READY", 1: "NOT READY"}.get(code, "UNKNOWN")  # type: ignore[return-value]
 
 
 class Progress(Protocol):

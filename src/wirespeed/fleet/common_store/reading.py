@@ -26,7 +26,7 @@ from wirespeed.fleet.common_store.tables import (
     RUNS,
     refuse_other_version,
 )
-from wirespeed.runs.index import EVERYTHING, EXIT_CODES, RunFilter
+from wirespeed.runs.index import EVERYTHING, RunFilter
 from wirespeed.runs.place import FOLDER_NAME
 from wirespeed.runs.rows import STAMP_LENGTH, FigureRow, FindingRow, NodeMark, NodeRow, RunRow
 from wirespeed.runs.source import named
@@ -255,10 +255,8 @@ def _conditions(which: RunFilter) -> list[sa.ColumnElement[bool]]:
         earlier = [_second(RUNS), runs.started, runs.run]
         of_that = sa.select(*earlier).where(runs.run == which.before).scalar_subquery()
         found.append(sa.tuple_(*earlier) < of_that)
-    if which.verdict in EXIT_CODES:
-        found += [runs.damaged == "", runs.exit_code == EXIT_CODES[which.verdict]]
-    elif which.verdict:
-        found.append(runs.verdict == which.verdict.upper())
+    if words := which.verdict_words:
+        found += [runs.damaged == "", runs.verdict.in_(words)]
     if which.finished is not None:
         found.append(runs.finished == which.finished)
     if which.world is not None:

@@ -38,7 +38,8 @@ from wirespeed.fleet.gate.decision import (
 from wirespeed.fleet.gate.guarded import Answer, Asked, Line
 from wirespeed.fleet.gate.look import Counters
 from wirespeed.model.codec import from_json, to_json
-from wirespeed.model.records import Finding, NodeFacts, Run, Subject, Verdict, World
+from wirespeed.model.records import Finding, NodeFacts, Run, Subject, World
+from wirespeed.model.verdicts import Verdict
 from wirespeed.node.reading import read_whole
 from wirespeed.process import boot_id
 from wirespeed.runs.folder import write_whole

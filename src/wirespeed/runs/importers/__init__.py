@@ -133,9 +133,9 @@ _CLEAR = 1e9
 def run_from_table(
     table: Table, *, name: str, op: str = "", ranks: int = 0, fabric: Fabric | None = None
 ) -> Run:
-    """The run that `table` tells of: one measurement a row and side, verdict UNKNOWN.
+    """Return the run that `table` tells of: one measurement per row and side, without a verdict.
 
-    The verdict is NOT READY where the data was wrong. `op` and `ranks` are what the user said,
+    The verdict is FAILED where the data was wrong. `op` and `ranks` are what the user said,
     `fabric` what the log says of the network. InputError where the operation cannot be told.
     """
     operation, why = choose_operation(table, option=op, name=name)

@@ -179,11 +179,14 @@ def check_number(figures: int, name: str) -> None:
 
 
 def imported(findings: Sequence[Finding], config: Mapping[str, Any], **told: Any) -> Run:
-    """The run; verdict UNKNOWN, NOT READY where the tool found a fault. told: what else it holds."""
+    """Return the run of what another tool wrote: without a verdict, FAILED where the tool found a fault.
+
+    told: what else the run holds.
+    """
     failed = any(one.status == "fail" for one in findings)
     known: dict[str, Any] = {"versions": {}, "environment": {}, **told}
     run = begun("import", config, new_id())
-    return ended(run, "NOT READY" if failed else "UNKNOWN", 1 if failed else 3, findings, **known)
+    return ended(run, "FAILED" if failed else "NONE", 1 if failed else 0, findings, **known)
 
 
 def tool_run(

@@ -7,8 +7,9 @@ from typing import Any
 
 from wirespeed.errors import UsageError
 from wirespeed.model.derived_records import Comparison, Prediction
-from wirespeed.model.records import Finding, Run, Verdict
+from wirespeed.model.records import Finding, Run
 from wirespeed.model.units import format_duration
+from wirespeed.model.verdicts import worst_first
 from wirespeed.views import comparison as comparison_view
 from wirespeed.views.findings import FIELDS, family, sorted_by_family
 from wirespeed.views.html.collectives import collectives_section
@@ -27,13 +28,9 @@ from wirespeed.views.html.prediction import prediction_head, prediction_sections
 from wirespeed.views.html.studies import comparison_section, study_sections
 from wirespeed.views.html.watched import watched_section
 from wirespeed.views.sections import counts, head_line, next_command, runs_grid
-from wirespeed.views.text import MARKS, VERDICTS, WORDS, Style
+from wirespeed.views.text import MARKS, WORDS, Style, kind_of
 
 # The verdict, what is wrong in full, and what is good in a list.
-
-_KIND = {"green": "pass", "red": "fail", "yellow": "warn"}
-KINDS = {verdict: _KIND[color] for verdict, color in VERDICTS.items()}
-"""By verdict: the class that gives it its colour."""
 
 _PLAIN = Style()
 _CULPRIT = "culprit"
@@ -51,8 +48,8 @@ def verdict_header(run: Run, spot: Spot) -> str:
         "verdict.html",
         spot=spot,
         head=head_line(run, _PLAIN),
-        verdict=run.verdict,
-        kind=KINDS[run.verdict],
+        verdict=run.verdict_text,
+        kind=kind_of(run.verdict),
         facts=facts,
         started=run.started,
         next=next_command(run),
@@ -107,12 +104,12 @@ def _differing(other: dict[str, Any], first: dict[str, Any]) -> dict[str, Any]:
 
 
 def others_section(run: Run, spot: Spot) -> Iterator[Section]:
-    """What passed and what was not checked, folded away."""
-    shown = [one for one in run.findings if one.status in ("pass", "not_checked")]
+    """What neither failed nor warns, folded away."""
+    shown = [one for one in run.findings if one.status not in ("fail", "warn")]
     if shown:
         ordered = sorted_by_family(shown)[:_MOST_BRIEF]
         told = {"findings": list(map(_Told(spot).one, ordered)), "left": len(shown) - len(ordered)}
-        title = "What is good, and what was not checked"
+        title = "Passed, measured and skipped checks"
         yield section(spot, "others", title, "others.html", run=run, **told)
 
 
@@ -151,19 +148,7 @@ Trace = Mapping[str, Any]
 _FIGURES = ('data-figure="', 'data-chart="')
 _COMPARED = {0: "pass", 3: "warn"}
 """By exit code of the comparison."""
-_KINDS = ("fail", "warn", "pass")
-_WORST: tuple[Verdict, ...] = (
-    "NOT READY",
-    "CAUSE NAMED",
-    "HELD UP",
-    "UNKNOWN",
-    "SYMPTOMS ONLY",
-    "NOTHING KNOWN",
-    "CANNOT TELL",
-    "READY",
-    "GOOD END SHOWN",
-    "PROGRESSING",
-)
+_KINDS = ("fail", "warn", "measured", "pass", "not_checked")
 
 
 def page(run: Run, trace: Trace | None = None) -> str:
@@ -172,7 +157,7 @@ def page(run: Run, trace: Trace | None = None) -> str:
     trace: of its training steps, where one was recorded.
     """
     return _whole(
-        f"wirespeed {run.command}: {run.verdict}", run_parts(run, trace), *_made_of([run])
+        f"wirespeed {run.command}: {run.verdict_text}", run_parts(run, trace), *_made_of([run])
     )
 
 
@@ -230,10 +215,10 @@ def _head(
     head: str = "wirespeed report",
 ) -> str:
     """What the comparison comes to, then the verdict of each run; the colour is that of the worst."""
-    verdicts = [run.verdict for run in runs]
-    worst = next(one for one in _WORST if one in verdicts)
-    counted = ", ".join(f"{verdicts.count(one)} {one}" for one in _WORST if one in verdicts)
-    kinds = (_COMPARED.get(comparison.exit_code, "fail"), KINDS[worst])
+    verdicts: list[str] = [run.verdict for run in runs]
+    ordered = worst_first(list(dict.fromkeys(verdicts)))
+    counted = ", ".join(f"{verdicts.count(word)} {word}" for word in ordered)
+    kinds = (_COMPARED.get(comparison.exit_code, "fail"), kind_of(ordered[0]))
     return filled(
         "runs.html",
         head=head,
@@ -250,7 +235,7 @@ def _run(run: Run, trace: Trace | None, number: int) -> Section:
     clean = re.sub("[^a-z0-9]+", "-", run.id.lower()).strip("-")
     spot = Spot(f"run-{number}-{clean}-", 3)
     sections = _sections(run, trace, spot)
-    title = f"Run {run.id}: {run.command}, {run.verdict}"
+    title = f"Run {run.id}: {run.command}, {run.verdict_text}"
     html = filled(
         "run.html",
         spot=spot,

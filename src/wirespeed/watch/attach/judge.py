@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from wirespeed.checks.registry import tell
 from wirespeed.diagnose.findings import one_rank, ranks_told
 from wirespeed.errors import UsageError
-from wirespeed.model.records import Finding, JobVerdict, Subject
+from wirespeed.model.records import Finding, Subject
 from wirespeed.model.units import format_size, listed, spans
+from wirespeed.model.verdicts import Verdict
 from wirespeed.watch.attach.activity import Activity, Kind, activity_of
 from wirespeed.watch.attach.frames import main_frames, stack_told
 from wirespeed.watch.attach.look import NodeLook
@@ -19,7 +20,9 @@ _MOST_NATIVE = 40
 _FEWEST_READINGS = 10
 _LATE, _WAITING = 0.1, 0.6
 """Of the readings: one that waits so rarely is waited for where every other waits so often."""
-_EXIT: dict[JobVerdict, int] = {"PROGRESSING": 0, "HELD UP": 1, "CANNOT TELL": 3}
+_EXIT: dict[Verdict, int] = {"PROGRESSING": 0, "SLOW": 0, "HUNG": 1, "CANNOT TELL": 3}
+
+_MOVES: tuple[Verdict, ...] = ("PROGRESSING", "SLOW")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +77,15 @@ def _refuse_twice(looks: Sequence[NodeLook]) -> None:
 
 def judge(
     job: Seen, recorded: Sequence[tuple[str, Finding]] = (), *, issued: bool = False
-) -> tuple[list[Finding], JobVerdict]:
+) -> tuple[list[Finding], Verdict]:
     """recorded: what the flight recorder and RAS say, with their names; issued: whether the recorder
     of a rank has a newer collective than when the look began."""
     found, verdict = _by_stacks(job)
-    if issued and verdict != "PROGRESSING" and not job.of("stopped", "ended"):
+    if issued and verdict not in _MOVES and not job.of("stopped", "ended"):
         found, verdict = [tell("WATCH-015", "issued", evidence=groups(job))], "PROGRESSING"
-    if verdict != "PROGRESSING" and recorded:
+    if verdict not in _MOVES and recorded:
         found, verdict = _with_recorded(job, found, verdict, recorded)
-    if verdict == "PROGRESSING" and not issued and job.of("unseen"):
+    if verdict in _MOVES and not issued and job.of("unseen"):
         verdict = "CANNOT TELL"
     unread = [one for one in job.of("unseen", "stopped") if not one.frames]
     for why in dict.fromkeys(one.look.unread for one in unread):
@@ -91,22 +94,31 @@ def judge(
     return found, verdict
 
 
-def exit_code(verdict: JobVerdict) -> int:
+def subject_of(verdict: Verdict, findings: Sequence[Finding]) -> str:
+    """Return who HUNG or SLOW is about; empty where it is the whole job."""
+    if verdict not in ("HUNG", "SLOW"):
+        return ""
+    subjects = [finding.subject for finding in findings if finding.status in ("fail", "warn")]
+    return next((subject.name for subject in subjects if subject.kind != "job"), "")
+
+
+def exit_code(verdict: Verdict) -> int:
     return _EXIT[verdict]
 
 
-def _by_stacks(job: Seen) -> tuple[list[Finding], JobVerdict]:
+def _by_stacks(job: Seen) -> tuple[list[Finding], Verdict]:
     held = [*job.of("stopped"), *job.of("ended")]
     waits, stands, works = job.of("waits"), job.of("stands"), job.of("works")
     if len(job.of("ended")) == len(job.ranks):
         return [tell("WATCH-016", "over")], "CANNOT TELL"
     if held or (job.ended and not works):
         told = [_held(one, job) for one in held[:_MOST]]
-        return [*told, *(_ended(rank, host, job) for rank, host in job.ended.items())], "HELD UP"
+        return [*told, *(_ended(rank, host, job) for rank, host in job.ended.items())], "HUNG"
     if works and not stands:
-        return [_late(job) or _progress(job, works, waits)], "PROGRESSING"
+        late = _late(job)
+        return ([late], "SLOW") if late else ([_progress(job, works, waits)], "PROGRESSING")
     if stands and waits and not works:
-        return [_stands(one, job) for one in stands[:_MOST]], "HELD UP"
+        return [_stands(one, job) for one in stands[:_MOST]], "HUNG"
     if waits and not stands:
         return _all_wait(job, waits)
     return [_unsure(job, stands, works)], "CANNOT TELL"
@@ -213,7 +225,7 @@ def _late(job: Seen) -> Finding | None:
     )
 
 
-def _all_wait(job: Seen, waits: list[Activity]) -> tuple[list[Finding], JobVerdict]:
+def _all_wait(job: Seen, waits: list[Activity]) -> tuple[list[Finding], Verdict]:
     where = listed(list(dict.fromkeys(one.where for one in waits)))
     told: dict[str, object] = {"who": _ranks(waits), "where": where}
     if job.missing:
@@ -225,9 +237,9 @@ def _all_wait(job: Seen, waits: list[Activity]) -> tuple[list[Finding], JobVerdi
         return [tell("WATCH-016", "device", evidence=groups(job), **told)], "CANNOT TELL"
     places = _places(waits)
     if len(places) > 1:
-        return [_apart(job, places)], "HELD UP"
+        return [_apart(job, places)], "HUNG"
     told |= {"count": len(waits), "seconds": job.seconds}
-    return [tell("WATCH-008", "looked all wait", evidence=groups(job), **told)], "HELD UP"
+    return [tell("WATCH-008", "looked all wait", evidence=groups(job), **told)], "HUNG"
 
 
 def _places(waits: Iterable[Activity]) -> list[tuple[str, list[int]]]:
@@ -262,16 +274,16 @@ def _unsure(job: Seen, stands: list[Activity], works: list[Activity]) -> Finding
 def _with_recorded(
     job: Seen,
     found: list[Finding],
-    verdict: JobVerdict,
+    verdict: Verdict,
     recorded: Sequence[tuple[str, Finding]],
-) -> tuple[list[Finding], JobVerdict]:
+) -> tuple[list[Finding], Verdict]:
     """Another source names somebody: it is followed where the stacks name nobody."""
     named = [(source, one) for source, one in recorded if one.subject.kind == "rank"]
     if not named:
         return found, verdict
     source, other = named[0]
     mine = {one.subject.name for one in found if one.subject.kind == "rank"}
-    if verdict == "HELD UP" and mine:
+    if verdict == "HUNG" and mine:
         if other.subject.name in mine:
             return [*found, other], verdict
         told = {"who": listed(sorted(mine)), "source": source, "other": other.title}
@@ -282,7 +294,7 @@ def _with_recorded(
     evidence = [*own, *other.evidence, *groups(job)]
     return [
         tell("WATCH-008", "recorded", subject=other.subject, evidence=evidence, **values)
-    ], "HELD UP"
+    ], "HUNG"
 
 
 def _disagree(found: list[Finding], **told: object) -> Finding:

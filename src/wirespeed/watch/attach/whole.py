@@ -6,7 +6,8 @@ from wirespeed.checks.registry import tell
 from wirespeed.diagnose.findings import ranks_told
 from wirespeed.diagnose.flight import compare
 from wirespeed.errors import CannotMeasure
-from wirespeed.model.records import Finding, JobVerdict
+from wirespeed.model.records import Finding
+from wirespeed.model.verdicts import Verdict
 from wirespeed.watch.attach.flight import Dumps, ask_for_dumps, moved
 from wirespeed.watch.attach.judge import judge, seen
 from wirespeed.watch.attach.look import NodeLook, look
@@ -18,7 +19,7 @@ _RECORDER = "torch's flight recorder"
 
 def whole_look(
     chosen: Selection, seconds: float, *, native: bool
-) -> tuple[NodeLook, list[Finding], JobVerdict]:
+) -> tuple[NodeLook, list[Finding], Verdict]:
     """Stacks and counts over that time; the flight recorder before and after it; RAS at the end."""
     before = ask_for_dumps(chosen.ranks)
     one = look(chosen.ranks, seconds, native=native, ended=chosen.ended, beside=chosen.beside)
