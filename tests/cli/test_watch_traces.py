@@ -35,7 +35,8 @@ def asked(capsys, *arguments):
 def test_a_late_rank_is_named_since_its_step(folder, capsys):
     write_job(folder, 60, work_ms=lambda rank, step: 22.0 if rank == 2 and step >= 30 else 10.0)
     code, run = asked(capsys, folder)
-    assert (code, run["verdict"], run["command"]) == (1, "NOT READY", "watch")
+    assert (code, run["verdict"], run["command"]) == (1, "SLOW", "watch")
+    assert run["verdict_subject"] == "rank 2"
     (failed,) = [one for one in run["findings"] if one["status"] == "fail"]
     assert (failed["id"], failed["subject"]) == ("WATCH-001", {"kind": "rank", "name": "rank 2"})
     (change,) = [one for one in run["watched"]["changes"] if one["subject"] == "rank 2"]
@@ -49,7 +50,7 @@ def test_a_late_rank_is_named_since_its_step(folder, capsys):
 def test_an_even_job_is_good(folder, capsys):
     write_job(folder)
     code, run = asked(capsys, folder)
-    assert (code, run["verdict"]) == (0, "READY")
+    assert (code, run["verdict"]) == (0, "NO FINDINGS")
 
 
 def test_few_steps_of_a_late_rank_name_it_too(folder, capsys):
@@ -64,7 +65,7 @@ def test_a_trace_that_breaks_off_is_never_good(folder, capsys):
     text = (folder / "rank3.json").read_bytes()
     (folder / "rank3.json").write_bytes(text[:-50])
     code, run = asked(capsys, folder)
-    assert (code, run["verdict"]) == (3, "UNKNOWN")
+    assert (code, run["verdict"]) == (3, "NOT ENOUGH SEEN")
     (said,) = [one for one in run["findings"] if "breaks off" in one["because"]]
     assert (said["id"], said["status"]) == ("WATCH-014", "not_checked")
 

@@ -46,7 +46,7 @@ def test_every_operation_as_json(cli: Any) -> None:
     run = checked(done.out)
     assert done.code == run["exit_code"] == 0, done.err
     assert cli.without_pickles() == 3
-    assert run["verdict"] == "READY"
+    assert (run["verdict"], run["speed_judged"]) == ("MEASURED", False)
     assert set(run) >= RUN_FIELDS
     assert run["world"]["size"] == 3
     assert run["world"]["backend"] == "gloo"
@@ -87,7 +87,17 @@ def test_the_table(cli: Any) -> None:
     done = cli("bench", "all_reduce", "barrier", *QUICK, "--ranks", "2")
     assert done.code == 0, done.err
     assert done.err == "", "quiet means quiet"
-    for word in ("2 ranks", "all_reduce", "1 KiB", "4 KiB", "busbw", "barrier", "READY", "exit 0"):
+    for word in (
+        "2 ranks",
+        "all_reduce",
+        "1 KiB",
+        "4 KiB",
+        "busbw",
+        "barrier",
+        "MEASURED",
+        "data exact, speed not judged",
+        "exit 0",
+    ):
         assert word in done.out
     # The stored run gives the same in each other format.
     wide = cli.here("runs", "show", "last", "-o", "wide")
@@ -201,7 +211,7 @@ def test_wrong_data_fails_the_bench_and_names_the_rank(cli: Any, finding: Any) -
     assert "rank 2" in f"{found['title']} {found['saw']}"
     assert "bit flip" in f"{found['because']} {found['saw']} {found['title']}"
     assert {m["wrong"] for m in run["measurements"]} == {1}
-    assert "NOT READY" in done.out
+    assert "FAILED" in done.out
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def test_the_first_failure_is_named_and_its_code_is_ours(cli: Any) -> None:
     assert "failed first: ended with exit code 7" in done.err
     assert "LAUNCH-007" not in done.err
     run = cli.run()
-    assert (run["verdict"], run["exit_code"]) == ("NOT READY", 7)
+    assert (run["verdict"], run["exit_code"]) == ("JOB FAILED", 7)
     assert run["findings"][0]["id"] == "DIED-001"
 
 
@@ -146,7 +146,11 @@ def test_check_through_an_engine_is_a_run_like_any_other(cli: Any, finding: Any)
     assert done.code == 0, done.err
     run = cli.run()
     assert done.json["id"] == run["id"]
-    assert (run["verdict"], run["world"]["launcher"], run["world"]["size"]) == ("READY", "local", 2)
+    assert (run["verdict"], run["world"]["launcher"], run["world"]["size"]) == (
+        "ENDED WELL",
+        "local",
+        2,
+    )
     assert run["environment"]["NCCL_DEBUG"] == "WARN"
     assert finding(run, "COL-001")["status"] == "pass"
     assert run["verifications"]

@@ -41,7 +41,7 @@ def test_a_rank_killed_from_outside_is_named(cli: Any, finding: Find) -> None:
     assert f"rank 1 on {HOST}" in found["title"]
     assert "SIGKILL" in found["saw"]
     assert run["measurements"], "what was measured before is lost"
-    assert "NOT READY" in done.out
+    assert "FAILED" in done.out
     assert "rank 1" in done.out
     cli.nothing_runs()
 
@@ -121,7 +121,7 @@ def test_a_signal_ends_the_run_in_order(cli: Any, finding: Find, number: signal.
     assert done.code == 130
     assert "Traceback" not in done.err
     run = cli.run()
-    assert (run["verdict"], run["exit_code"]) == ("UNKNOWN", 130)
+    assert (run["verdict"], run["exit_code"]) == ("INTERRUPTED", 130)
     assert run["measurements"]
     assert finding(run, "INT-001")["status"] == "not_checked"
     assert run["id"] in done.out

@@ -65,7 +65,7 @@ def test_a_jobs_own_sequence(cli: Any, dumps: Path) -> None:
 def test_wrong_data_fail_a_replay(cli: Any, dumps: Path) -> None:
     done = cli("bench", "--replay", str(dumps), *QUICK, "--inject", "flip:rank=1")
     assert done.code == 1
-    assert "NOT READY" in done.out
+    assert "FAILED" in done.out
     assert "what a step of" in done.out
 
 

@@ -35,7 +35,7 @@ def test_a_jobs_groups_on_fewer_ranks(cli: Any) -> None:
 def test_wrong_data_fail_a_shape(cli: Any) -> None:
     done = cli(*SMALL, "--ranks", "2", "--inject", "flip:rank=1")
     assert done.code == 1
-    assert "NOT READY" in done.out
+    assert "FAILED" in done.out
     assert "left out" not in done.out, "of that -v tells"
 
 

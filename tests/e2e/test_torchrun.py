@@ -44,7 +44,7 @@ def test_a_healthy_world_gives_one_report(cli: Any, finding: Find) -> None:
 def test_wrong_data_gives_exit_1_and_one_report(cli: Any, finding: Find) -> None:
     done = start(cli, *QUICK, "--only", "COL-001", "--inject", "flip:rank=1", "-o", "json").wait()
     assert done.code == 1
-    assert done.json["verdict"] == "NOT READY"
+    assert done.json["verdict"] == "FAILED"
     found = finding(done.json, "COL-001")
     assert "rank 1" in f"{found['title']} {found['saw']}"
     assert cli.run()["id"] == done.json["id"]
@@ -119,7 +119,7 @@ def test_ctrl_c_is_no_verdict(cli: Any) -> None:
     done = running.wait(AFTER_S)
     assert done.code != 0
     run = cli.run()
-    assert (run["verdict"], run["exit_code"]) == ("UNKNOWN", 130)
+    assert (run["verdict"], run["exit_code"]) == ("INTERRUPTED", 130)
     assert run["measurements"]
     assert reports(done.out) == 1
 

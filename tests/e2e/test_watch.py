@@ -33,7 +33,10 @@ def test_who_sleeps_in_every_step_is_named_with_the_step(cli: Any) -> None:
     done = cli(*LAUNCH, "2", "--", *job(*words))
     assert done.code == 0
     run = cli.run()
-    assert ("WATCH-001", "rank 1") in failing(run) and run["verdict"] == "NOT READY"
+    assert ("WATCH-001", "rank 1") in failing(run) and (run["verdict"], run["verdict_subject"]) == (
+        "SLOW",
+        "rank 1",
+    )
     assert all(name in ("rank 1", "job") for _, name in failing(run))
     (change,) = [one for one in run["watched"]["changes"] if one["subject"] == "rank 1"]
     assert 15 <= change["step"] <= 35
@@ -52,7 +55,7 @@ def test_a_command_that_never_trains_is_unknown_and_ends_as_it_ends(cli: Any) ->
     done = cli(*LAUNCH, "2", "--", "sh", "-c", "echo $RANK")
     assert done.code == 0
     run = cli.run()
-    assert run["verdict"] == "UNKNOWN" and "WATCH-014" in done.err
+    assert run["verdict"] == "NOT ENOUGH SEEN" and "WATCH-014" in done.err
     assert cli(*LAUNCH, "2", "--", "sh", "-c", "exit 7").code == 7
 
 

@@ -23,7 +23,7 @@ def test_five_runs_of_the_same_nodes_are_a_fleet(cluster: Any, run: Any, timed: 
     assert told is not None
     assert (told.busbw, told.samples, told.origin) == (400e9, 5, "fleet")
     assert told.busbw_range == (398e9, 402e9)
-    assert told.source == "median of 5 READY runs on such nodes"
+    assert told.source == "median of 5 earlier runs on such nodes"
     assert 0.95 < told.outside_fail < 0.99, "quiet runs leave a narrow spread"
     assert fleet.choices()[0].value == "5 earlier runs"
 

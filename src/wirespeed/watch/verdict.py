@@ -38,12 +38,14 @@ def watch_grade(findings: Sequence[Finding], *, job_failed: bool = False) -> Wat
             return WatchGrade(word, 1, _subject(failed[0]))
     if job_failed:
         return WatchGrade("JOB FAILED", 1)
-    if slow := _with_role(findings, "slow", "fail") or _with_role(findings, "slow", "warn"):
-        return WatchGrade("SLOW", 1 if slow[0].status == "fail" else 0, _subject(slow[0]))
+    if slow := _with_role(findings, "slow", "fail"):
+        return WatchGrade("SLOW", 1, _subject(slow[0]))
     if any(finding.status == "fail" for finding in findings):
         return WatchGrade("JOB FAILED", 1)
     if not findings or any(finding.status == "not_checked" for finding in findings):
         return WatchGrade("NOT ENOUGH SEEN", 3)
+    if slow := _with_role(findings, "slow", "warn"):
+        return WatchGrade("SLOW", 0, _subject(slow[0]))
     return WatchGrade("NO FINDINGS", 0)
 
 

@@ -8,7 +8,7 @@ import pytest
 from wirespeed.errors import UsageError
 from wirespeed.model.records import Finding, Subject
 from wirespeed.node.python_stacks import Frame, Thread
-from wirespeed.watch.attach.judge import Seen, exit_code, judge, seen
+from wirespeed.watch.attach.judge import Seen, exit_code, judge, seen, subject_of
 from wirespeed.watch.attach.look import NodeLook, RankLook
 from wirespeed.watch.attach.ranks import RankProcess
 
@@ -129,7 +129,8 @@ def mostly(number: int, waits: int, of: int = 12) -> RankLook:
 
 def test_who_hardly_ever_waits_is_told_as_late_and_the_job_goes_on() -> None:
     found, said = judge(job(mostly(0, 9), mostly(1, 10), mostly(2, 1)))
-    assert (said, found[0].status, found[0].subject.name) == ("PROGRESSING", "warn", "rank 2")
+    assert (said, found[0].status, found[0].subject.name) == ("SLOW", "warn", "rank 2")
+    assert (exit_code(said), subject_of(said, found)) == (0, "rank 2")
     assert "waited at 8% of 12 readings, each of the others at 75% or more" in found[0].saw
 
 
