@@ -14,6 +14,10 @@ from wirespeed.model.units import counted, format_duration
 
 FAMILIES = {id: check.counters for id, check in CHECKS.items() if check.counters}
 """Rules by the id of their finding."""
+ALWAYS_COUNTED = frozenset(
+    id for id, rules in FAMILIES.items() if {rule.kind for rule in rules} & {"interface", "TCP"}
+)
+"""Ids of counters that any machine with a network has."""
 
 
 _PACKETS = (

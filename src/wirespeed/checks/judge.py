@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from wirespeed.checks.correctness import correctness_findings
-from wirespeed.checks.counting import count_findings
+from wirespeed.checks.counting import ALWAYS_COUNTED, count_findings
 from wirespeed.checks.gpu_faults import gpu_cuda_findings, gpu_fault_findings
 from wirespeed.checks.gpu_health import gpu_state_findings
 from wirespeed.checks.interfaces import interface_findings
@@ -29,6 +29,7 @@ from wirespeed.model.records import (
     World,
 )
 from wirespeed.model.storage_records import Storage
+from wirespeed.model.training_records import Training
 from wirespeed.model.units import counted
 from wirespeed.reference import NoReference, Reference
 from wirespeed.reference.known import Past
@@ -45,11 +46,12 @@ def judge(
     compute: Compute | None = None,
     past: Past = tuple,
     storage: Storage | None = None,
+    training: Sequence[Training] = (),
 ) -> list[Finding]:
     """All findings of a run that came to its end; `only` keeps those ids (empty: all).
 
-    `bench` reports figures, not grades: its data are judged, its speed is not. past: earlier runs, whose
-    devices those of `compute` are compared with.
+    The speed of `bench` and `train` is judged against baselines of the user alone. past: earlier runs,
+    whose devices those of `compute` are compared with.
     """
     findings = [_joined(world)] if world.size else []
     if command == "check" and measurements and world.size == 1:
@@ -68,6 +70,10 @@ def judge(
 
         findings += right_findings(compute)
         speed += fast_findings(compute, past) if command == "check" else []
+    if training:
+        from wirespeed.checks.training_speed import step_findings
+
+        speed += step_findings(world, training, reference)
     if storage is not None:
         from wirespeed.checks.storage import storage_findings
 
@@ -105,9 +111,9 @@ def count_listed(world: World) -> int:
     ids = {finding.id for finding in facts if finding.status != "not_applicable"}
     for op, collective in CATALOGUE.items():
         ids |= {check_id("COL", op), check_id("LAT", op)}
-        if collective.has_data and world.size > 1:
+        if collective.has_data:
             ids.add(check_id("BW", op))
-    return len(ids & CHECKS.keys())
+    return len((ids | ALWAYS_COUNTED) & CHECKS.keys())
 
 
 def node_findings(world: World) -> list[Finding]:

@@ -72,11 +72,7 @@ _WORST: tuple[Status, ...] = ("fail", "warn", "measured", "pass", "not_checked",
 def is_speed_judged(findings: Sequence[Finding]) -> bool:
     """Return whether speed was judged: something was compared with what is named, and nothing that
     could have been compared was too uncertain for it."""
-    compared = [
-        finding
-        for finding in findings
-        if finding.id.startswith(_OF_SPEED) and _is_compared(finding)
-    ]
+    compared = [finding for finding in findings if _is_compared(finding)]
     return bool(compared) and all(finding.status != "measured" for finding in compared)
 
 
@@ -86,7 +82,15 @@ _ENDORSED = {"baseline", "own", "reference"}
 
 
 def _is_compared(finding: Finding) -> bool:
-    return any(reference.kind in _ENDORSED for reference in finding.references)
+    """Return whether a figure of speed has something endorsed to be compared with."""
+    if finding.id == STEP:
+        return True
+    endorsed = any(reference.kind in _ENDORSED for reference in finding.references)
+    return endorsed and finding.id.startswith(_OF_SPEED)
+
+
+STEP = "TRAIN-012"
+"""The finding about a training step, which is made only where a baseline knows it."""
 
 
 def _judged(prefix: str, world: World, measurement: Measurement, reference: Reference) -> Finding:
@@ -114,7 +118,7 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
     if apart.status == "warn" and graded.status == "pass" and found.origin != "reference":
         # A run can be as good as all before, and one of its ranks still lie apart.
         return replace(apart, references=references)
-    if graded.status == "pass" and (reason := _why_no_pass(found)):
+    if graded.status == "pass" and (reason := why_no_pass(found)):
         return replace(
             apart, because=reason, evidence=found.notes + limit.evidence, references=references
         )
@@ -132,7 +136,7 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
     return told if told.status == "pass" else _advised(told, world, measurement, graded.share)
 
 
-def _why_no_pass(expectation: Expectation) -> str:
+def why_no_pass(expectation: Expectation) -> str:
     """Return why being as good as this expectation does not pass a speed; empty where it does."""
     if expectation.outside_fail < TOO_NOISY:
         return f"{expectation.source} lie too far apart to tell a slow run"
@@ -282,7 +286,7 @@ _FAIL_BELOW, _WARN_BELOW = 0.8, 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class _Graded:
+class Graded:
     status: Status
     share: float
     """1 is what is expected, more is better."""
@@ -292,20 +296,34 @@ class _Graded:
     """The same as figures: that which decides, then those that contradict it."""
 
 
-def _grade_latency(expectation: Expectation, measurement: Measurement) -> _Graded | None:
+def _grade_latency(expectation: Expectation, measurement: Measurement) -> Graded | None:
     """By time; low only where the whole interval is outside the spread of what it is compared with."""
     if not expectation.time_s:
         return None
     time = measurement.time
     share = expectation.time_s / time.median
     status = _status(share**0.5, _at_best(share, measurement), expectation)
-    spread = _between(expectation.time_range, format_duration)
-    expected = format_duration(expectation.time_s) + spread
     figure = _reference(expectation, measurement, "time")
-    return _Graded(status, share, f"{expected} ({expectation.source})", (figure,))
+    return Graded(status, share, _expected_time(expectation), (figure,))
 
 
-def _grade_bandwidth(expectation: Expectation, measurement: Measurement) -> _Graded | None:
+def _expected_time(expectation: Expectation) -> str:
+    spread = _between(expectation.time_range, format_duration)
+    return f"{format_duration(expectation.time_s or 0.0)}{spread} ({expectation.source})"
+
+
+def grade_time(expectation: Expectation, seconds: float, low: float) -> Graded:
+    """Grade a duration such as that of a training step, as bandwidth is graded.
+
+    low: the lower end of its interval, seconds.
+    """
+    share = (expectation.time_s or 0.0) / seconds
+    at_best = share * seconds / low if low > 0 else share
+    status = _status(share, at_best, expectation)
+    return Graded(status, share, _expected_time(expectation), ())
+
+
+def _grade_bandwidth(expectation: Expectation, measurement: Measurement) -> Graded | None:
     """By busbw. A pass that another known figure contradicts clearly is a warning."""
     if not expectation.busbw:
         return None
@@ -327,7 +345,7 @@ def _grade_bandwidth(expectation: Expectation, measurement: Measurement) -> _Gra
         if (rate := one.busbw)
     ]
     figures = [_reference(one, measurement, "busbw") for one in (expectation, *against)]
-    return _Graded(status, share, "; ".join(told), tuple(figures))
+    return Graded(status, share, "; ".join(told), tuple(figures))
 
 
 def _reference(one: Expectation, measurement: Measurement, quantity: Quantity) -> ReferenceFigure:

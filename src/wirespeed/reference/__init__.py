@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from wirespeed.model.records import Choice, Measurement, World
+from wirespeed.model.training_records import Training
 
 Origin = Literal["baseline", "own", "fleet", "reference"]
 Range = tuple[float, float]
@@ -73,12 +74,24 @@ class Reference(Protocol):
         """The expectation for this measurement, or None when there is no figure."""
         ...
 
+    def expect_step(self, world: World, training: Training) -> Expectation | None:
+        """Return the expected time of a training step, or None when there is no figure."""
+        ...
+
     def choices(self) -> tuple[Choice, ...]:
         """What was chosen to compare with and why, after the last question."""
         ...
 
 
-class NoReference:
+class OfCollectives:
+    """The part of a reference that knows no training steps."""
+
+    def expect_step(self, world: World, training: Training) -> Expectation | None:
+        """Return None: only baselines know how long a step takes."""
+        return None
+
+
+class NoReference(OfCollectives):
     """Knows nothing; the ranks' own spread is judged then."""
 
     def expect(self, world: World, measurement: Measurement) -> Expectation | None:
@@ -121,6 +134,11 @@ class Chain:
             outside_warn=min([first.outside_warn, *(one.outside_warn for one in spread)]),
             outside_fail=min([first.outside_fail, *(one.outside_fail for one in spread)]),
         )
+
+    def expect_step(self, world: World, training: Training) -> Expectation | None:
+        """Return the expectation of the first link that knows such a step."""
+        found = (link.expect_step(world, training) for link in self._links)
+        return next((one for one in found if one is not None), None)
 
     def choices(self) -> tuple[Choice, ...]:
         return tuple(choice for one in self._links for choice in one.choices())

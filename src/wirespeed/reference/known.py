@@ -8,9 +8,10 @@ from typing import Any
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.records import Choice, Measurement, Run, World
+from wirespeed.model.training_records import Training
 from wirespeed.model.units import format_bandwidth, format_size
 from wirespeed.model.verdicts import HISTORY
-from wirespeed.reference import TOO_NOISY, Expectation, Origin
+from wirespeed.reference import TOO_NOISY, Expectation, OfCollectives, Origin
 from wirespeed.reference.figures import Figure
 from wirespeed.reference.shape import CPU, Shape, busbw_interval, shape_of
 from wirespeed.statistics import student_t
@@ -279,7 +280,7 @@ def _joined(
     )
 
 
-class FleetReference:
+class FleetReference(OfCollectives):
     """The median of earlier runs that did not fail, on the same kind of nodes, at least five.
 
     Nobody has endorsed them: they may warn of a change, and pass no speed (checks/speed.py).
@@ -359,7 +360,7 @@ def _spread_notes(world: World, fail: float) -> tuple[str, ...]:
     return (bound,)
 
 
-class FigureReference:
+class FigureReference(OfCollectives):
     """Answers from figures, for operations over the whole world."""
 
     def __init__(self, figures: Iterable[Figure], origin: Origin) -> None:
@@ -392,6 +393,7 @@ class BaselineReference:
     def __init__(self, name: str, runs: Sequence[Run]) -> None:
         self.name = name
         self._runs = [(fleet_shape(run.world), _by_what(run)) for run in runs]
+        self._steps = [(fleet_shape(run.world), _by_step(run)) for run in runs]
         self._since = max(run.started for run in runs)[:10]
         self._asked = False
 
@@ -402,10 +404,7 @@ class BaselineReference:
             return None
         self._asked = True
         figures = [(one.time.median, one.busbw) for one in found]
-        source = (
-            f"baseline {self.name!r}, {len(found)} run{'s' * (len(found) > 1)} of {self._since}"
-        )
-        joined = _joined(world, "baseline", source, figures)
+        joined = _joined(world, "baseline", self._source(len(found)), figures)
         if len(found) > 1:
             return joined
         # Of one run its own interval is all that tells of its spread.
@@ -417,6 +416,26 @@ class BaselineReference:
             time_range=(time.low, time.high),
             busbw_range=busbw_interval(found[0]),
         )
+
+    def expect_step(self, world: World, training: Training) -> Expectation | None:
+        """Return the expected mean step, from the runs that trained the same on such nodes."""
+        shape, key = fleet_shape(world), trained_alike(training)
+        found = [known[key] for one, known in self._steps if one == shape and key in known]
+        if not found:
+            return None
+        self._asked = True
+        figures = [(one.step.mean, 0.0) for one in found]
+        joined = _joined(world, "baseline", self._source(len(found)), figures)
+        if len(found) > 1:
+            return joined
+        step = found[0].step
+        alone = step.mean / step.high
+        return replace(
+            joined, outside_warn=alone, outside_fail=alone, time_range=(step.low, step.high)
+        )
+
+    def _source(self, runs: int) -> str:
+        return f"baseline {self.name!r}, {runs} run{'s' * (runs > 1)} of {self._since}"
 
     def choices(self) -> tuple[Choice, ...]:
         if not self._asked:
@@ -430,6 +449,18 @@ def baseline_references(
     """One a baseline, the newest first, from (name, when it was set, its runs)."""
     newest = sorted(baselines, key=lambda one: one[1], reverse=True)
     return [BaselineReference(name, runs) for name, _, runs in newest if runs]
+
+
+def trained_alike(training: Training) -> tuple[Any, ...]:
+    """Two training results with the same key are of the same work."""
+    return (
+        *(training.strategy, training.bucket_mb, training.model, training.ranks, training.batch),
+        *(training.micro_batches, training.precision, training.study),
+    )
+
+
+def _by_step(run: Run) -> dict[tuple[Any, ...], Training]:
+    return {trained_alike(one): one for one in run.training if 0 < one.step.mean <= one.step.high}
 
 
 def _by_what(run: Run) -> dict[tuple[Any, ...], Measurement]:

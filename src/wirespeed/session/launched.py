@@ -103,7 +103,8 @@ class Launched:
         if run.findings or run.watched:
             tell_run(run)
         if not quiet or code:
-            _tell(f"{_summary(end, self._job.size, run.seconds)}; exit code {code}; run {run.id}")
+            summary = _summary(end, self._job.size, run.seconds)
+            _tell(f"{run.verdict_text}: {summary}; exit code {code}; run {run.id}")
         self._folder.finish(run)
         return code
 

@@ -285,6 +285,7 @@ class Session:
             compute=self._heard.compute,
             past=_past_of(self.plan, self._heard.versions),
             storage=self._heard.storage or self._unseen_storage(),
+            training=tuple(self._heard.training.values()),
         )
         if outcome.ok:
             return [*judged, *outcome.findings]

@@ -24,12 +24,12 @@ def answer_of(run: "Run", one: "Measurement", reference: Reference | None = None
 
 def references_for(command: str) -> Reference:
     """Return what the speed of a `check` is graded against: baselines, own figures, earlier runs of such
-    nodes, the package's figures; that of a `bench` against baselines alone.
+    nodes, the package's figures; that of a `bench` or `train` against baselines alone.
 
     Baselines and own figures are read at once, so that a damaged file is told before anything is
     measured (InputError); earlier runs are read when the first figure is judged.
     """
-    if command not in ("check", "bench"):
+    if command not in ("check", "bench", "train"):
         return NoReference()
     from wirespeed.reference.figures import shipped_figures
     from wirespeed.reference.known import FigureReference, FleetReference, baseline_references
@@ -38,7 +38,7 @@ def references_for(command: str) -> Reference:
 
     baselines = [load_baseline(name) for name in list_baselines()]
     endorsed = baseline_references((one.name, one.set, one.runs) for one in baselines)
-    if command == "bench":
+    if command != "check":
         return Chain(endorsed)
     return Chain(
         [

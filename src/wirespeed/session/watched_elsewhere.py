@@ -48,7 +48,7 @@ class WatchedElsewhere:
         )
         with suppress(OSError):  # whoever read our words may be gone
             tell_run(run)
-            sys.stderr.write(f"wirespeed: watched; run {run.id}\n")
+            sys.stderr.write(f"wirespeed: {run.verdict_text}; run {run.id}\n")
         self._folder.finish(run)
         if os.environ.get(unsent.VARIABLE):
             from wirespeed.fleet.common_store.sending import send_at_end

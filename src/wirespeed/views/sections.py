@@ -116,8 +116,11 @@ def counts(run: Run) -> str:
     """`1 failed, 2 warnings, 2 passed, 1 not checked`: what there is of each."""
     counted_by = Counter(finding.status for finding in run.findings)
     parts = []
+    # What cannot exist here is of interest in a check, which lists all that there is to look at.
+    hidden = () if run.command == "check" else ("not_applicable",)
     for status in STATUSES:
-        if number := counted_by[status]:
+        number = 0 if status in hidden else counted_by[status]
+        if number:
             parts.append(
                 f"{number} {WORDS[status]}" + ("s" if status == "warn" and number > 1 else "")
             )
@@ -224,7 +227,7 @@ def speed_part(run: Run) -> str:
     if not run.speed_judged:
         return "speed not judged"
     against = [one.source for one in references_of(run) if one.kind != "roofline"]
-    return f"speed judged against {against[0]}" if against else "speed judged"
+    return f"speed judged against {against[0]}" if against else "speed judged against the baseline"
 
 
 def import_lines(run: Run, style: Style) -> list[str]:
