@@ -4,6 +4,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pytest
+
 import usual
 from wirespeed.checks.compute import right_findings
 from wirespeed.checks.compute_rates import fast_findings
@@ -203,6 +205,16 @@ def test_a_lone_device_is_held_against_its_own_past() -> None:
     assert "6 earlier runs" in one.title
     injected = tuple(replace(run, config={"inject": ["slow:rank=0"]}) for run in past)
     assert fast(rate(tera=660), past=injected)["COMP-004"][0].status == "measured"
+
+
+@pytest.mark.parametrize(
+    ("word", "counts"),
+    [("READY", True), ("PASSED", True), ("MEASURED", True), ("FAILED", False), ("NONE", False)],
+)
+def test_runs_of_old_and_new_words_are_a_past(word: Any, counts: bool) -> None:
+    past = tuple(replace(earlier(700 + i), verdict=word) for i in range(6))
+    (found,) = fast(rate(tera=500), past=past)["COMP-004"]
+    assert (found.status in ("warn", "fail")) == counts
 
 
 def weather(changes: float, *shares: float) -> Compute:
