@@ -63,7 +63,7 @@ _IN_A_TABLE = 100
 def list_command(output: str, last: int | None, before: str | None, **told: Any) -> None:
     """List the stored runs, oldest first.
 
-    What is read is an index beside the runs, $WIRESPEED_HOME/index-1.sqlite, which makes itself anew
+    What is read is an index beside the runs, $WIRESPEED_HOME/index-2.sqlite, which makes itself anew
     where it is lost or damaged.
 
     \f
