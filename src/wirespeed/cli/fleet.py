@@ -248,7 +248,9 @@ class _Planned:
                     f"  kubectl cordon {name}",
                 ]
             elif not one.by_locate:
-                lines.append(f"suspect {one.name}: {one.looks[0]} on it shows whether it is good again")
+                lines.append(
+                    f"suspect {one.name}: {one.looks[0]} on it shows whether it is good again"
+                )
             elif one.name not in checked:
                 lines.append(
                     f"suspect {one.name}: to be checked again with good nodes when it and they are idle"

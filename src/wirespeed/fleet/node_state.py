@@ -20,6 +20,16 @@ ALONE = "alone"
 """Role of a node in a run without another."""
 _GATE = "gate"
 _OF_A_JOB = NodeRule()
+NODE_TROUBLES = frozenset(
+    {
+        *("clock-skew", "driver-not-loaded", "fabric-manager", "gpu-failed", "gpu-gsp", "gpu-lost"),
+        *("gpu-memory-error", "gpu-thermal", "gpu-xid", "iommu-fault", "machine-check"),
+        *("nic-failed", "nic-link-down", "node-failure", "nvlink-error", "p2p-data-wrong"),
+        *("p2p-failed", "pcie-error", "storage-error"),
+    }
+)
+"""Categories of what `diagnose` names that are a node's; the others may be a program's, its settings' or
+somebody's wish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +54,9 @@ def rule_of(id: str) -> NodeRule:
     return known.of_node if known else _OF_A_JOB
 
 
-def is_about_node(id: str) -> bool:
-    """Whether a finding of that id is about a node's hardware, system or network."""
-    return rule_of(id).about != "job"
+def is_about_node(id: str, category: str = "") -> bool:
+    """Whether such a finding is about a node's hardware, system or network; category: of `diagnose`."""
+    return rule_of(id).about != "job" or category in NODE_TROUBLES
 
 
 def look_again(id: str) -> str:
@@ -99,7 +109,7 @@ class NodeTrack:
 
     def take(self, mark: NodeMark, run: RunMark, *, counts: bool) -> None:
         """What that run says of the node. counts: whether it is late enough to vouch for it."""
-        failed, warned = _about_node(mark.failed), _about_node(mark.warned)
+        failed, warned = about_node(mark.failed), about_node(mark.warned)
         if run.command == _GATE and run.nodes_good:
             failed = frozenset()  # seen once, and not yet a fault: see `gate/decision.py`
         together = mark.role != ALONE
@@ -192,7 +202,8 @@ def tracks(
 
 
 @lru_cache(maxsize=4096)
-def _about_node(ids: str) -> frozenset[str]:
+def about_node(ids: str) -> frozenset[str]:
+    """Of a row's ids those that are about a node."""
     return frozenset(id for id in _ids(ids) if is_about_node(id))
 
 

@@ -85,7 +85,7 @@ def run_line(row: RunRow) -> dict[str, Any]:
         "ranks": row.world_size or "",
         "gpu": row.gpu.replace("NVIDIA ", "").replace(",", ", "),
         "took": format_duration(row.seconds) if row.seconds else "",
-        "remark": ("a fault was acted out; " if row.injected else "") + remark,
+        "remark": ("fault injected on purpose; " if row.injected else "") + remark,
     }
 
 
