@@ -115,7 +115,8 @@ class NodeTrack:
         together = mark.role != ALONE
         closed = [id for id in self.open if self._closes(id, run, together, named=failed | warned)]
         for id in closed:
-            self.good |= counts and self.open.pop(id).status == "fail"
+            failure = self.open.pop(id).status == "fail"
+            self.good |= counts and failure
         for id in failed:
             self._tell(id, "fail", mark, run, together)
         for id in warned - failed:

@@ -243,7 +243,7 @@ class Index:
         sql += f" ORDER BY run LIMIT {_PART}"
         values = [node] if node else []
         found = self._in_parts(sql, [_stamp(since)], names.index("run"), values=values)
-        return [RunMark(*row) for row in found]
+        return [RunMark(*row)._replace(nodes_good=bool(row[-1])) for row in found]
 
     def blames(self, since: str = "") -> dict[tuple[str, str], int]:
         """By host and id how many findings since then failed because of it."""
