@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 
 import fleet_lab as lab
+from wirespeed.cli import run
 from wirespeed.errors import InputError, UsageError
 from wirespeed.fleet.job_ends import JobEnd
 from wirespeed.fleet.job_store import keep_jobs
@@ -35,6 +36,7 @@ from wirespeed.site.pictures import Point, lanes
 from wirespeed.site.run_pages import compare_page, run_page, runs_page
 from wirespeed.site.trend_pages import trends_page
 from wirespeed.views.live import LiveJob, LiveStep
+from wirespeed.views.prometheus import STATES
 
 FIRST = {
     "overview": overview,
@@ -200,12 +202,33 @@ def test_metrics_tell_the_newest_run_of_each_command(fleet: Any, shown: Any) -> 
     assert 'wirespeed_verdict{command="check",verdict="NOT READY"} 1' in text
 
 
+def test_pages_and_metrics_show_the_state_that_nodes_list_shows(
+    fleet: Any, shown: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["nodes", "list", "-o", "json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    by_state = {
+        state: [one["host"] for one in listed if (one["said"] or "unknown") == state]
+        for state in STATES
+    }
+    assert by_state["fail"] and by_state["pass"]
+    text = shown(metrics)
+    for state, hosts in by_state.items():
+        assert f'wirespeed_nodes{{state="{state}"}} {len(hosts)}' in text
+        told = re.findall(rf'wirespeed_node_state{{host="([^"]*)",state="{state}"}} 1', text)
+        assert len(told) == len(hosts)
+        assert f"{len(hosts)} node" in words(shown(nodes_page, {"state": state}))
+    failing = next(one for one in listed if one["said"] == "fail" and "<" not in one["host"])
+    page, (first, *_) = words(shown(node_page, host=failing["host"])), failing["open"]
+    assert first["id"] in page and first["look_again"] in page
+
+
 def test_a_fault_that_was_acted_out_alarms_nobody(empty: Path, shown: Any) -> None:
     lab.stored(empty, 8, 1)
     real, told = load(empty / "runs" / newest(empty)), shown(metrics)
     save(replace(real, id="0" * 8, verdict="NOT READY", config={"inject": "slow-link"}))
     assert real.id in told and shown(metrics) == told
-    assert "a fault was acted out: NOT READY" in words(shown(overview))
+    assert "fault injected on purpose: NOT READY" in words(shown(overview))
 
 
 def test_a_run_that_could_not_be_read_is_read_by_the_next_scrape(
