@@ -70,6 +70,10 @@ class RunRow:
     """Title of its first failed finding, else of its first warning."""
     injected: bool = False
     """Whether a fault was injected into it on purpose."""
+    finished: bool = True
+    """False: it did not end, or has not yet."""
+    damaged: str = ""
+    """Why it cannot be read; empty for a good run."""
     judged: str = ""
     """Ids of its findings that judged every node which they do not name, each once, with commas between
     them; empty where a fault was injected or simulated."""
@@ -78,10 +82,6 @@ class RunRow:
     nodes_good: bool = False
     """Whether its verdict says that every node which took part is good: a whole `check`, a `locate`
     without a culprit, a look of a gate."""
-    finished: bool = True
-    """False: it did not end, or has not yet."""
-    damaged: str = ""
-    """Why it cannot be read; empty for a good run."""
 
     @property
     def path(self) -> Path:
