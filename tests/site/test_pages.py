@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from wirespeed.cli import run
 from wirespeed.errors import InputError, UsageError
 from wirespeed.fleet.job_ends import JobEnd
 from wirespeed.fleet.job_store import keep_jobs
+from wirespeed.fleet.node_state import Said
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding
 from wirespeed.runs.folder import RunFolder
@@ -29,7 +31,7 @@ from wirespeed.site.fleet import whole
 from wirespeed.site.framing import Beside
 from wirespeed.site.links import kind_of
 from wirespeed.site.live_pages import job_page, live_page
-from wirespeed.site.node_pages import lemons_page, node_page, nodes_page, overview
+from wirespeed.site.node_pages import _title, lemons_page, node_page, nodes_page, overview
 from wirespeed.site.pages import _told as metrics_of_names
 from wirespeed.site.pages import metrics
 from wirespeed.site.pictures import Point, lanes
@@ -60,6 +62,24 @@ def words(text: str) -> str:
 @pytest.mark.parametrize("name", FIRST)
 def test_an_empty_store_has_pages_too(name: str, empty: Path, shown: Any) -> None:
     assert "<h1>" in shown(FIRST[name])
+
+
+@pytest.mark.parametrize(
+    ("counts", "title"),
+    [
+        ({}, "No run has told of a node yet"),
+        ({"pass": 1}, "The only node is healthy"),
+        ({"pass": 5}, "All 5 nodes healthy"),
+        ({"pass": 2, "warn": 1, "": 2}, "2 of 5 nodes healthy, 1 with warnings, 2 not known"),
+        ({"": 1}, "0 of 1 node healthy, 1 not known"),
+        ({"pass": 4, "fail": 1}, "1 of 5 nodes fails"),
+        ({"pass": 3, "fail": 2}, "2 of 5 nodes fail"),
+    ],
+)
+def test_the_overview_says_healthy_only_of_nodes_that_were_found_good(
+    counts: dict[Said, int], title: str
+) -> None:
+    assert _title(Counter(counts)) == title
 
 
 def test_the_overview_tells_who_fails_and_why(fleet: Any, shown: Any) -> None:
