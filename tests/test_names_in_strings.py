@@ -17,7 +17,7 @@ IMPORTED = re.compile(r"^ *from (wirespeed[\w.]*) import ([\w, ]+)", re.MULTILIN
 FORMATS = {"wirespeed.run", "wirespeed.baseline", "wirespeed.comparison", "wirespeed.trend"}
 """What a stored file says it is."""
 FORMATS |= {"wirespeed.prediction", "wirespeed.checkpoint"}
-TABLES = {"wirespeed.files", "wirespeed.versions"}
+TABLES = {"wirespeed.files", "wirespeed.findings", "wirespeed.nodes", "wirespeed.versions"}
 """Of a common store, beyond those that are called as a module is."""
 OTHERS = {"wirespeed.yaml", "wirespeed.json", "wirespeed.prom"}
 VERBS = {"wirespeed.check", "wirespeed.train", "wirespeed.check.network", "wirespeed.compare.side_"}

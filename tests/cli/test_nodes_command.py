@@ -6,6 +6,10 @@ import time
 import numpy as np
 import pytest
 
+import usual
+from wirespeed.model.records import Finding, Subject
+from wirespeed.runs.store import save
+
 HEAD = "JobIDRaw|User|Partition|State|Start|End|NodeList|JobName\n"
 
 
@@ -41,7 +45,7 @@ def test_jobs_are_imported_and_the_lemon_is_named(cli, tmp_path) -> None:
     done = cli.here("nodes", "repaired", "gpu33")
     assert (done.code, "no run or job stored here knows it" in done.err) == (0, True)
     done = cli.here("nodes", "lemons")
-    assert (done.code, "nobody is accused" in done.out) == (0, True)
+    assert (done.code, "no lemons" in done.out) == (0, True)
     shown = cli.here("nodes", "show", "gpu3")
     assert shown.code == 0
     assert "gpu3  in no stored run" in shown.out
@@ -88,6 +92,36 @@ def test_a_node_of_stored_runs_is_listed_and_shown(cli) -> None:
     other = cli.here("nodes", "show", "nobody")
     assert other.code == 2
     assert one["host"] in other.err
+
+
+def test_what_is_open_is_listed_and_shown_with_the_command_that_looks_again(
+    cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIRESPEED_HOME", str(cli.home))
+    slow = Finding(id="LOC-001", status="fail", title="b is slow", subject=Subject("node", "b"))
+    warm = Finding(id="GPU-011", status="warn", title="b is warm", subject=Subject("node", "b"))
+    told = {"command": "locate", "verdict": "NOT READY", "exit_code": 1, "started": ""}
+    world = usual.world(usual.node("a", 0), usual.node("b", 1))
+    save(usual.run(world=world, findings=(slow, warm), **told))
+    listed = cli.here("nodes", "list").out
+    row = next(line for line in listed.splitlines() if line.startswith("b "))
+    assert row.split()[1] == "fail"
+    assert "LOC-001" in row and "GPU-011" not in row
+    assert "next: wirespeed locate   (with b" in listed
+    shown = cli.here("nodes", "show", "b").out
+    assert "LOC-001 fail since" in shown and "wirespeed locate" in shown
+    assert "GPU-011 warn since" in shown and "wirespeed check --only GPU-011" in shown
+    (one,) = [one for one in json.loads(cli.here("nodes", "list", "-o", "json").out) if one["open"]]
+    assert [(each["id"], each["status"]) for each in one["open"]] == [
+        ("LOC-001", "fail"),
+        ("GPU-011", "warn"),
+    ]
+
+
+def test_a_program_that_is_not_there_changes_no_node(cli) -> None:
+    assert cli("launch", "--ranks", "1", "-q", "--", "no-such-program").code == 127
+    for one in json.loads(cli.here("nodes", "list", "-o", "json").out):
+        assert (one["said"], one["blamed"], one["open"]) == ("", 0, [])
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def stored(home: Path) -> Stored:
         exit_code: int | None = None,
         config: dict[str, Any] | None = None,
         pairs: Iterable[tuple[str, str]] = (),
+        backend: str = "gloo",
     ) -> str:
         nonlocal count
         count += 1
@@ -56,7 +57,7 @@ def stored(home: Path) -> Stored:
             exit_code=code,
             started=at,
             seconds=seconds,
-            world=World(size=len(hosts), nodes=nodes, backend="gloo", launcher="local"),
+            world=World(size=len(hosts), nodes=nodes, backend=backend, launcher="local"),
             findings=tuple(findings),
             config=config or {},
             located=located(hosts, pairs) if command == "locate" else None,

@@ -28,7 +28,8 @@ def a_job(job: str = "7", end_s: float = 5000.0, **more) -> JobEnd:
 
 
 def blamed(host: str, kind="node") -> Finding:
-    return Finding(id="LAUNCH-004", status="fail", title="x", subject=Subject(kind, host))
+    who = Subject(kind, host)
+    return Finding(id="KERN-001", status="fail", title="x", subject=who, category="gpu-lost")
 
 
 def test_an_import_comes_back_and_the_same_job_counts_once(index, home) -> None:

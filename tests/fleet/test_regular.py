@@ -1,5 +1,6 @@
 """What the stored runs have seen, who is suspected, and the job that a check becomes."""
 
+import json
 from typing import Any
 
 import pytest
@@ -16,6 +17,10 @@ from .conftest import Stored
 
 def blamed(host: str) -> Finding:
     return Finding(id="LOC-001", status="fail", title="slow", subject=Subject("node", host))
+
+
+def nobody() -> Finding:
+    return Finding(id="LOC-001", status="pass", title="no node stands out")
 
 
 def test_nodes_and_pairs_are_as_old_as_their_last_run(stored: Stored, index: Any) -> None:
@@ -52,18 +57,31 @@ def test_slurm_may_leave_out_the_domain_of_a_host(stored: Stored, index: Any) ->
     assert standing(index(), ["a", "b", c]) == ([], ["a"])
 
 
-def test_suspects_are_those_that_the_last_word_was_bad_about(stored: Stored, index: Any) -> None:
+def test_suspects_are_those_at_which_a_failure_is_open(stored: Stored, index: Any) -> None:
     bad = {"verdict": "NOT READY", "command": "locate"}
     stored(moment_ago(9), "a", "b", "c", "d")
     stored(moment_ago(8), "a", "b", findings=[blamed("b")], **bad)
     stored(moment_ago(7), "c", "d", findings=[blamed("d")], **bad)
-    stored(moment_ago(6), "c", "d")
+    stored(moment_ago(6), "c", "d", command="locate", findings=[nobody()])
     stored(moment_ago(5), "b", "c", findings=[blamed("b")], **bad)
     suspects, good = standing(index())
     assert [(one.name, one.blamed, one.companies) for one in suspects] == [("b", 2, 2)]
     assert suspects[0].take_out
     assert good[-1] == "a"
     assert set(good) == {"a", "c", "d"}
+
+
+def test_a_suspect_that_locate_cannot_clear_is_in_no_check(
+    stored: Stored, index: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    xid = Finding(id="GPU-006", status="fail", title="Xid 79", subject=Subject("node", "n5"))
+    stored(moment_ago(9), "n1", "n2", "n3", "n4", "n5")
+    stored(moment_ago(8), "n1", "n5", verdict="NOT READY", findings=[xid])
+    suspects, _ = standing(index())
+    assert [(one.name, one.by_locate) for one in suspects] == [("n5", False)]
+    assert run(["fleet", "plan", "--idle", "n[1-5]", "-o", "json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert all("n5" not in one["nodes"] for one in planned["checks"])
 
 
 def test_a_pass_alone_clears_nothing_that_was_seen_in_company(stored: Stored, index: Any) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +15,11 @@ from urllib.parse import quote
 import pytest
 
 import fleet_lab as lab
+from wirespeed.cli import run
 from wirespeed.errors import InputError, UsageError
 from wirespeed.fleet.job_ends import JobEnd
 from wirespeed.fleet.job_store import keep_jobs
+from wirespeed.fleet.node_state import Said
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding
 from wirespeed.runs.folder import RunFolder
@@ -27,13 +30,14 @@ from wirespeed.runs.store import load, save
 from wirespeed.site.fleet import whole
 from wirespeed.site.framing import Beside
 from wirespeed.site.live_pages import job_page, live_page
-from wirespeed.site.node_pages import lemons_page, node_page, nodes_page, overview
+from wirespeed.site.node_pages import _title, lemons_page, node_page, nodes_page, overview
 from wirespeed.site.pages import _told as metrics_of_names
 from wirespeed.site.pages import metrics
 from wirespeed.site.pictures import Point, lanes
 from wirespeed.site.run_pages import compare_page, run_page, runs_page
 from wirespeed.site.trend_pages import trends_page
 from wirespeed.views.live import LiveJob, LiveStep
+from wirespeed.views.prometheus import STATES
 from wirespeed.views.text import kind_of
 
 FIRST = {
@@ -58,6 +62,24 @@ def words(text: str) -> str:
 @pytest.mark.parametrize("name", FIRST)
 def test_an_empty_store_has_pages_too(name: str, empty: Path, shown: Any) -> None:
     assert "<h1>" in shown(FIRST[name])
+
+
+@pytest.mark.parametrize(
+    ("counts", "title"),
+    [
+        ({}, "No run has told of a node yet"),
+        ({"pass": 1}, "The only node is healthy"),
+        ({"pass": 5}, "All 5 nodes healthy"),
+        ({"pass": 2, "warn": 1, "": 2}, "2 of 5 nodes healthy, 1 with warnings, 2 not known"),
+        ({"": 1}, "0 of 1 node healthy, 1 not known"),
+        ({"pass": 4, "fail": 1}, "1 of 5 nodes fails"),
+        ({"pass": 3, "fail": 2}, "2 of 5 nodes fail"),
+    ],
+)
+def test_the_overview_says_healthy_only_of_nodes_that_were_found_good(
+    counts: dict[Said, int], title: str
+) -> None:
+    assert _title(Counter(counts)) == title
 
 
 def test_the_overview_tells_who_fails_and_why(fleet: Any, shown: Any) -> None:
@@ -200,12 +222,33 @@ def test_metrics_tell_the_newest_run_of_each_command(fleet: Any, shown: Any) -> 
     assert 'wirespeed_verdict{command="check",verdict="NOT READY"} 1' in text
 
 
+def test_pages_and_metrics_show_the_state_that_nodes_list_shows(
+    fleet: Any, shown: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["nodes", "list", "-o", "json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    by_state = {
+        state: [one["host"] for one in listed if (one["said"] or "unknown") == state]
+        for state in STATES
+    }
+    assert by_state["fail"] and by_state["pass"]
+    text = shown(metrics)
+    for state, hosts in by_state.items():
+        assert f'wirespeed_nodes{{state="{state}"}} {len(hosts)}' in text
+        told = re.findall(rf'wirespeed_node_state{{host="([^"]*)",state="{state}"}} 1', text)
+        assert len(told) == len(hosts)
+        assert f"{len(hosts)} node" in words(shown(nodes_page, {"state": state}))
+    failing = next(one for one in listed if one["said"] == "fail" and "<" not in one["host"])
+    page, (first, *_) = words(shown(node_page, host=failing["host"])), failing["open"]
+    assert first["id"] in page and first["look_again"] in page
+
+
 def test_a_fault_that_was_acted_out_alarms_nobody(empty: Path, shown: Any) -> None:
     lab.stored(empty, 8, 1)
     real, told = load(empty / "runs" / newest(empty)), shown(metrics)
     save(replace(real, id="0" * 8, verdict="NOT READY", config={"inject": "slow-link"}))
     assert real.id in told and shown(metrics) == told
-    assert "a fault was acted out: NOT READY" in words(shown(overview))
+    assert "fault injected on purpose: NOT READY" in words(shown(overview))
 
 
 def test_a_run_that_could_not_be_read_is_read_by_the_next_scrape(

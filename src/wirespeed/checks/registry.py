@@ -93,11 +93,31 @@ class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """Of nodes that should be alike: what is compared."""
 
 
+About = Literal["job", "node", "device", "traffic"]
+"""What a failed finding that names a node says of it. `job`: nothing, since a program, its settings or
+somebody's wish may have done it. `node`: how it is, as it looks by itself. `device`: what its devices
+do at work. `traffic`: what it does at work together with others: data, speed, links."""
+
+
+class NodeRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a finding says of a node, and what takes that back."""
+
+    about: About = "job"
+    cleared_by: tuple[str, ...] = ()
+    """Ids, or prefixes of ids, that look at the same thing: who is judged by one of them and named by
+    none is cleared. Empty: the finding itself."""
+    not_cleared_with: tuple[str, ...] = ()
+    """Ids that must not be unchecked in the run that clears it."""
+    look_again: str = ""
+    """The command that clears it; empty: `wirespeed check --only ID`."""
+
+
 class Check(Words, frozen=True):
     id: str
     family: str
     title: str
     explanation: str
+    of_node: NodeRule = NodeRule()
 
     @property
     def words(self) -> dict[str, str]:
@@ -119,12 +139,15 @@ class Check(Words, frozen=True):
 class _Text(Words, frozen=True):
     explanation: str
     title: str = ""
+    of_node: NodeRule | None = None
+    """None: that of its group."""
 
 
 class _Group(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Findings of one family; or one for each collective or setting, whose text is a template."""
 
     family: str
+    of_node: NodeRule
     listed: bool = False
     findings: dict[str, _Text] = {}
     each: Literal["", "COL", "LAT", "BW", "ENV"] = ""
@@ -149,12 +172,21 @@ TEXTS = Compiled(Path(__file__).parent, "findings.yaml", "findings.json", list[_
 
 def _checks(group: _Group) -> Iterator[Check]:
     for id, text in group.findings.items():
-        words = asdict(text) | {"title": text.title or _first(text.explanation)}
+        words = asdict(text) | {
+            "title": text.title or _first(text.explanation),
+            "of_node": text.of_node or group.of_node,
+        }
         yield Check(id=id, family=group.family, **words)
     if group.each == "ENV":
         for rule in settings_told().rules:
             advice = group.explanation.format(**asdict(rule))
-            yield Check(id=rule.id, family=group.family, title=_first(advice), explanation=advice)
+            yield Check(
+                id=rule.id,
+                family=group.family,
+                title=_first(advice),
+                explanation=advice,
+                of_node=group.of_node,
+            )
     elif group.each:
         for op, known in CATALOGUE.items():
             if group.each == "LAT" or known.has_data:
@@ -164,6 +196,7 @@ def _checks(group: _Group) -> Iterator[Check]:
                     title=group.title.format(op=op),
                     explanation=group.explanation.format(op=op),
                     cases=group.cases,
+                    of_node=group.of_node,
                 )
 
 

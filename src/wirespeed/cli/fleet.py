@@ -247,6 +247,10 @@ class _Planned:
                     f"  scontrol update nodename={name} state=drain reason=wirespeed",
                     f"  kubectl cordon {name}",
                 ]
+            elif not one.by_locate:
+                lines.append(
+                    f"suspect {one.name}: {one.looks[0]} on it shows whether it is good again"
+                )
             elif one.name not in checked:
                 lines.append(
                     f"suspect {one.name}: to be checked again with good nodes when it and they are idle"

@@ -13,6 +13,7 @@ import click
 
 from wirespeed.cli.options import argument, command, group, option, send_option, store_option
 from wirespeed.errors import InputError, NothingRan, UsageError, harmless, refused_as
+from wirespeed.model.units import counted, listed
 
 if TYPE_CHECKING:
     from wirespeed.fleet.lemons import Judged
@@ -45,9 +46,12 @@ def nodes() -> None:
 @_OUTPUT
 @store_option
 def list_command(days: int, output: str) -> None:
-    """Each node of the stored runs: what is said of it, since when, and how often that changed.
+    """Each node of the stored runs: its state, since when, and how often it changed.
 
-    SAID is what the last run said that judged it. FLAPS counts how often it went from good to failed or
+    STATE is fail or warn while a finding about its hardware, system or network is OPEN: a run failed it
+    there, and no later run looked at the same thing and found it good. It is pass where none is open and
+    a whole check, a locate or a gate found the node good. What a program does, and a fault that was
+    injected on purpose, changes no node's state. FLAPS counts how often it went from good to failed or
     back, RESTARTS how often it was seen to have been started again.
 
     \f
@@ -138,7 +142,7 @@ def lemons(false_share: float, output: str) -> int:
       wirespeed nodes lemons --false-share 0.01
       wirespeed nodes lemons -o json | jq -r '.suspects[] | select(.accused) | .node'
 
-    Exit codes: 0 nobody is accused, 1 somebody is, 5 no jobs are known.
+    Exit codes: 0 no lemons, 1 at least one, 5 no jobs are known.
     """
     from wirespeed.fleet.lemons import judged
     from wirespeed.runs.source import opened
@@ -233,20 +237,61 @@ def _say(text: str) -> None:
     click.echo(f"wirespeed: {text}", err=True)
 
 
-def _table(found: "Iterable[NodeState]") -> list[str]:
+def _table(found: "Sequence[NodeState]") -> list[str]:
     from wirespeed.cli.page import table_lines
 
-    titles = ("node", "said", "since", "blamed", "flaps", "restarts", "runs", "in service since")
+    titles = (
+        "node",
+        "state",
+        "since",
+        "open",
+        "blamed",
+        "flaps",
+        "restarts",
+        "runs",
+        "in service since",
+    )
     rows = [
         (
-            *(one.host, one.said or "unknown", _at(one.since), one.blamed or "", one.flaps or ""),
-            *(one.restarts or "", one.runs, _at(one.first), _at(one.last), _made_of(one)),
+            *(one.host, one.said or "unknown", _at(one.since), _open_ids(one), one.blamed or ""),
+            *(
+                one.flaps or "",
+                one.restarts or "",
+                one.runs,
+                _at(one.first),
+                _at(one.last),
+                _made_of(one),
+            ),
         )
         for one in sorted(found, key=lambda one: _ORDER.index(one.said))
     ]
-    return table_lines(
+    table = table_lines(
         (*titles, "last run", "made of"), rows, ("blamed", "flaps", "restarts", "runs")
     )
+    return [*table, *_look_again(found)]
+
+
+_MOST_OPEN = 4
+_MOST_LOOKS = 3
+
+
+def _open_ids(one: "NodeState") -> str:
+    """Those that make its state."""
+    return listed([finding.id for finding in one.open if finding.status == one.said], _MOST_OPEN)
+
+
+def _look_again(found: "Iterable[NodeState]") -> list[str]:
+    """Which command shows whether what failed is good again, those of most nodes first."""
+    nodes: dict[str, dict[str, None]] = {}
+    for node in found:
+        for one in node.open:
+            if one.status == "fail":
+                nodes.setdefault(one.look_again, {})[node.host] = None
+    looks = sorted(nodes.items(), key=lambda told: -len(told[1]))[:_MOST_LOOKS]
+    return [
+        harmless(f"next: {command}   (with {listed(list(hosts))}: is it good again?)")
+        for command, hosts in looks
+    ]
 
 
 _ORDER = ("fail", "warn", "", "pass")
@@ -271,14 +316,22 @@ def _history(
 
     style = style_for(sys.stdout)
     failed = sum(event.kind == "job" for event in events)
-    ends = f"  {jobs} jobs in the last 91 days, {failed} of them failed" if jobs else ""
+    ended = counted(jobs, "job")
+    ends = f"  {ended} in the last 91 days, {failed} of them failed" if jobs else ""
     lines = [f"{node}  in no stored run"]
     if one is not None:
         since = f" since {_at(one.since)}" if one.since else ""
+        runs = counted(one.runs, "run")
         lines = [
             f"{node}  {one.said or 'unknown'}{since}",
-            f"  in service since {_at(one.first)}, last run {_at(one.last)}, {one.runs} runs",
-            f"  blamed {one.blamed} times, {one.flaps} flaps, {one.restarts} restarts",
+            *(
+                f"  {finding.id} {finding.status} since {_at(finding.since)}, last told by run "
+                f"{finding.runs[-1].rpartition('-')[2]}; is it good again: {finding.look_again}"
+                for finding in one.open
+            ),
+            f"  in service since {_at(one.first)}, last run {_at(one.last)}, {runs}",
+            f"  blamed {counted(one.blamed, 'time')}, {counted(one.flaps, 'flap')}, "
+            f"{counted(one.restarts, 'restart')}",
             f"  {_made_of(one)}",
         ]
     rows = [(_at(e.at), e.kind, e.text, e.run.rpartition("-")[2]) for e in events]
@@ -295,7 +348,7 @@ def _lemons(judged: "Judged") -> list[str]:
         (
             "LEMON" if one.accused else "suspect",
             one.node,
-            f"{one.failures} of {one.jobs} jobs",
+            f"{one.failures} of {counted(one.jobs, 'job')}",
             f"{one.expected:.1f}",
             f"10^{one.evidence:.1f}",
             datetime.fromtimestamp(one.since_s, UTC).date().isoformat(),
@@ -307,15 +360,17 @@ def _lemons(judged: "Judged") -> list[str]:
     table = table_lines(titles, rows, ("failed", "by chance", "evidence")) if rows else []
     more = len(judged.suspects) - len(rows)
     accused = [one.node for one in judged.suspects if one.accused]
-    said = f"{len(accused)} lemons" if accused else "nobody is accused"
+    said = counted(len(accused), "lemon") if accused else "no lemons"
     left = (
-        f"; {judged.loops} failures of crash loops and {judged.outages} of outages do not count"
+        f"; {counted(judged.loops, 'failure')} of crash loops and {judged.outages} of outages "
+        "do not count"
         if judged.loops or judged.outages
         else ""
     )
     lines = [*table, *([f"{more} more with less evidence"] if more > 0 else [])]
     lines.append(
-        f"{said}   {judged.nodes} nodes, {judged.jobs:,} jobs, {judged.failures:,} failed{left}"
+        f"{said}   {counted(judged.nodes, 'node')}, {counted(judged.jobs, 'job')}, "
+        f"{judged.failures:,} failed{left}"
     )
     if accused:
         lines.append(f"next: wirespeed nodes show {quote(harmless(accused[0]))}")
@@ -327,9 +382,10 @@ def _imported(jobs: Sequence[Any], told: "Sequence[Accounted]") -> str:
     by_node = [job for job in jobs if job.how == "node"]
     named = sum(bool(job.culprit) for job in by_node)
     unread = sum(one.unread for one in told)
-    left = f"; {unread} lines could not be read" if unread else ""
+    left = f"; {counted(unread, 'line')} could not be read" if unread else ""
+    nodes = counted(len({node for job in jobs for node in job.nodes}), "node")
     return (
-        f"{len(jobs):,} jobs that ended on {len({n for job in jobs for n in job.nodes}):,} nodes: "
+        f"{counted(len(jobs), 'job')} that ended on {nodes}: "
         f"{failed:,} failed, {len(by_node):,} by a node, which is known of {named:,}{left}"
     )
 

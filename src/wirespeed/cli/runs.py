@@ -63,7 +63,7 @@ _IN_A_TABLE = 100
 def list_command(output: str, last: int | None, before: str | None, **told: Any) -> None:
     """List the stored runs, oldest first.
 
-    What is read is an index beside the runs, $WIRESPEED_HOME/index-1.sqlite, which makes itself anew
+    What is read is an index beside the runs, $WIRESPEED_HOME/index-2.sqlite, which makes itself anew
     where it is lost or damaged.
 
     \f
@@ -301,7 +301,7 @@ def _table(summaries: "list[RunRow]") -> list[str]:
     titles = ("id", "started (UTC)", "command", "verdict", "exit", "took", "ranks", "nodes")
     rows = [
         (
-            *(s.id, s.started[:19].replace("T", " "), s.command, s.verdict, s.exit_code),
+            *(s.id, s.started[:19].replace("T", " "), s.command, s.verdict_text, s.exit_code),
             *(format_duration(s.seconds) if s.seconds else "", s.world_size or "", s.nodes or ""),
             *(s.backend, s.measurements, _remark(s)),
         )

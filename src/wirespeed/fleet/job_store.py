@@ -10,6 +10,7 @@ from pathlib import Path
 
 from wirespeed import __version__
 from wirespeed.fleet.job_ends import LAST_S, How, JobEnd
+from wirespeed.fleet.node_state import is_about_node
 from wirespeed.fleet.nodes import REPAIRED, NodeEvent, naming
 from wirespeed.model.records import Run, World
 from wirespeed.node.reading import read_whole
@@ -189,7 +190,7 @@ def _diagnosed(
     read = {row.run: row.job for row in index.runs(which)}
     named: dict[tuple[str, str], FindingRow] = {}
     for one in index.findings(status=["fail"], which=which):
-        if one.subject_kind == "node" and one.host:
+        if one.subject_kind == "node" and one.host and is_about_node(one.id, one.category):
             host = name(one.host)
             named.setdefault((read.get(one.run, one.run), host), replace(one, host=host))
     by_node: dict[str, list[int]] = {host: [] for _, host in named}
@@ -237,8 +238,13 @@ def _how(row: RunRow) -> How | None:
 
 
 def _end(row: RunRow, hosts: Sequence[str], how: How, blamed: Iterable[FindingRow]) -> JobEnd:
-    """A node is to blame where a finding is about it as a whole; a rank may have failed by itself."""
-    nodes = [one.host for one in blamed if one.subject_kind == "node" and one.host in hosts]
+    """A node is to blame where a finding about its hardware, system or network names it as a whole; a
+    rank may have failed by itself."""
+    nodes = [
+        one.host
+        for one in blamed
+        if one.subject_kind == "node" and one.host in hosts and is_about_node(one.id, one.category)
+    ]
     start = _moment(row.started)
     culprit = nodes[0] if how == "failed" and nodes else ""
     return JobEnd(

@@ -9,21 +9,19 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Literal, TypeVar
 
+from wirespeed.fleet.node_state import NodeTrack, OpenFinding, Said, is_about_node, tracks
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import FindingRow, NodeMark, NodeRow
 from wirespeed.runs.source import StoredRuns
 
+__all__ = ["DAYS", "REPAIRED", "NodeEvent", "NodeHistory", "NodeState", "OpenFinding", "Said"]
+
 _Row = TypeVar("_Row", NodeMark, NodeRow)
-_ALONE = "alone"
-"""Role of a node in a run without another."""
 REPAIRED = "nodes repaired"
 """Command of a run that tells that a node was; its `job` is the node."""
 DAYS = 30
 """How far back changes are counted, unless asked otherwise."""
 
-Said = Literal["pass", "warn", "fail", ""]
-"""What a run says of a node: as its findings about it; a run that is READY says `pass` of all of its
-nodes; a run that is not, for another's fault, says nothing."""
 Kind = Literal[
     "seen", "verdict", "blamed", "restart", "machine", "version", "ecc", "xid", "repaired", "job"
 ]
@@ -35,11 +33,13 @@ class NodeState:
 
     host: str
     said: Said
-    """By the last run that said something of it."""
+    """Its state: what is open, or that it was found good; empty: not known."""
     said_at: str
-    """When that was (ISO 8601 in UTC); empty: no run in the time asked for has."""
+    """When the last run began that confirmed or changed it (ISO 8601 in UTC); empty: no run has."""
     since: str
-    """Since when it is said, without another word between."""
+    """Since when it is so."""
+    open: tuple[OpenFinding, ...]
+    """Findings about it that no later run has found good, failures first."""
     first: str
     """When the first run with it began: in service since, as far as is known."""
     last: str
@@ -47,7 +47,7 @@ class NodeState:
     runs: int
     """Runs that it was part of, ever."""
     blamed: int
-    """Findings that failed because of it."""
+    """Findings about its hardware, system or network that failed."""
     flaps: int
     """How often it went from good or warned to failed, or back."""
     restarts: int
@@ -92,38 +92,74 @@ def naming(names: Iterable[str]) -> Callable[[str], str]:
 def state(index: StoredRuns, *, days: float = DAYS) -> list[NodeState]:
     """Every node of the stored runs, by name. days: in which what happened is counted."""
     since = moment_ago(days)
-    spans, blames = index.spans(), index.blames(since)
-    marks: dict[str, list[NodeMark]] = {}
-    for mark in index.marks(since):
-        marks.setdefault(mark.host, []).append(mark)
+    spans, blames = index.spans(), _blame_counts(index, since)
+    marks = index.marks(since, troubled=True)
+    followed, lately = tracks_of(index, marks, since=since), _by_host(marks, since)
     return [
-        _state(row, marks.get(row.host, [_mark(row)]), spans[row.host], blames.get(row.host, 0))
+        _state(
+            row,
+            followed.get(row.host, NodeTrack()),
+            lately.get(row.host, [_mark(row)]),
+            spans[row.host],
+            blames.get(row.host, 0),
+            since,
+        )
         for row in index.latest()
         if row.host in spans
     ]
 
 
-def history(index: StoredRuns, node: str) -> NodeHistory | None:
-    """All that the stored runs tell of it; None: it took part in none."""
+def history(index: StoredRuns, node: str, *, days: float = DAYS) -> NodeHistory | None:
+    """All that the stored runs tell of it; None: it took part in none. days: as of `state`, for what
+    it is now; events are told of all time."""
     rows = index.nodes(node=node) if node else []  # rows of no name are those of all nodes
     if not rows:
         return None
     found = index.findings(node=node, status=("fail", "warn"))
+    found = [one for one in found if is_about_node(one.id)]
     marks = [_mark(row) for row in rows]
     span = rows[0].run, rows[-1].run, len(rows)
     blamed = sum(one.status == "fail" and one.host == node for one in found)
-    events = [*_changes(rows), *_verdicts(rows), *_blames(found), *_repairs(index, node)]
+    track = tracks_of(index, marks, node=node).get(node, NodeTrack())
+    now = tracks_of(index, marks, since=moment_ago(days), node=node).get(node, NodeTrack())
+    repairs = list(_repairs(index, node))
+    events = [*_changes(rows), *_verdicts(track), *_blames(found), *repairs]
     return NodeHistory(
-        state=_state(rows[-1], marks, span, blamed),
+        state=_state(rows[-1], now, marks, span, blamed, ""),
         events=tuple(sorted(events, key=lambda one: (one.run[:15], one.at))),
     )
 
 
-def said_of(mark: NodeMark | NodeRow) -> Said:
-    """What one run says of a node."""
-    if mark.status in ("fail", "warn", "pass"):
-        return mark.status  # type: ignore[return-value]
-    return "pass" if mark.verdict == "READY" else ""
+def open_findings(index: StoredRuns, node: str) -> tuple[OpenFinding, ...]:
+    """What is open at that node now, failures first."""
+    marks = [_mark(row) for row in index.nodes(node=node)] if node else []
+    followed = tracks_of(index, marks, node=node)
+    return followed[node].findings() if node in followed else ()
+
+
+def tracks_of(
+    index: StoredRuns, marks: Sequence[NodeMark], *, since: str = "", node: str = ""
+) -> dict[str, NodeTrack]:
+    """The states of these marks' nodes by host, `since` as of `tracks`; node: the only one, if so."""
+    first = marks[0].started if marks else ""
+    runs = index.run_marks(first, node=node)
+    return tracks(marks, runs, _renewals(index, marks), since=since)
+
+
+def _by_host(marks: Iterable[NodeMark], since: str) -> dict[str, list[NodeMark]]:
+    found: dict[str, list[NodeMark]] = {}
+    for mark in marks:
+        if mark.started >= since:
+            found.setdefault(mark.host, []).append(mark)
+    return found
+
+
+def _blame_counts(index: StoredRuns, since: str) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for (host, id), count in index.blames(since).items():
+        if is_about_node(id):
+            counts[host] = counts.get(host, 0) + count
+    return counts
 
 
 def moment_ago(days: float) -> str:
@@ -136,49 +172,31 @@ def _mark(row: NodeRow) -> NodeMark:
 
 
 def _state(
-    latest: NodeRow, marks: Sequence[NodeMark], span: tuple[str, str, int], blamed: int
+    latest: NodeRow,
+    track: NodeTrack,
+    marks: Sequence[NodeMark],
+    span: tuple[str, str, int],
+    blamed: int,
+    since: str,
 ) -> NodeState:
-    told = _told(marks)
-    last = told[-1] if told else None
+    """since: before then nothing is counted."""
+    told = [(said, mark.started) for said, mark in track.changes if said]
     return NodeState(
         host=latest.host,
-        said=last[0] if last else "",
-        said_at=last[1].started if last else "",
-        since=_since(told),
+        said=track.said,
+        said_at=track.said_at,
+        since=track.changes[-1][1].started if track.said else "",
+        open=track.findings(),
         first=_moment(span[0]),
         last=latest.started,
         runs=span[2],
         blamed=blamed,
-        flaps=sum((a == "fail") != (b == "fail") for (a, _), (b, _) in pairwise(told)),
+        flaps=sum(
+            (a == "fail") != (b == "fail") for (a, _), (b, at) in pairwise(told) if at >= since
+        ),
         restarts=sum(1 for _ in _new(marks, "boot")),
         latest=latest,
     )
-
-
-def _told(marks: Iterable[_Row]) -> list[tuple[Said, _Row]]:
-    """What was said of a node, run by run.
-
-    What is well by itself does not answer what failed in company: a gate looks every few minutes,
-    and sees neither a slow link nor wrong data.
-    """
-    told: list[tuple[Said, _Row]] = []
-    failed_in_company = False
-    for one in marks:
-        said, alone = said_of(one), one.role == _ALONE
-        if said and (said == "fail" or not (failed_in_company and alone)):
-            told.append((said, one))
-            if not alone:
-                failed_in_company = said == "fail"
-    return told
-
-
-def _since(told: Sequence[tuple[Said, NodeMark]]) -> str:
-    began = ""
-    for said, mark in reversed(told):
-        if said != told[-1][0]:
-            break
-        began = mark.started
-    return began
 
 
 def _moment(run: str) -> str:
@@ -236,12 +254,12 @@ def _errors(rows: Sequence[NodeRow]) -> Iterator[NodeEvent]:
         count, known = max(count, row.ecc_uncorrected), known | codes
 
 
-def _verdicts(rows: Sequence[NodeRow]) -> Iterator[NodeEvent]:
+def _verdicts(track: NodeTrack) -> Iterator[NodeEvent]:
     before: Said = ""
-    for said, row in _told(rows):
-        if said != before:
-            text = f"{said} by {row.command}" + (f", {before} before" if before else "")
-            yield _event("verdict", row, text, said)
+    for said, mark in track.changes:
+        if said:
+            text = f"{said} by {mark.command}" + (f", {before} before" if before else "")
+            yield NodeEvent(at=mark.started, kind="verdict", text=text, run=mark.run, status=said)
         before = said
 
 
@@ -267,15 +285,30 @@ def renewed(index: StoredRuns, *, days: float) -> dict[str, str]:
 
     days: in which another machine is looked for.
     """
-    found = {row.job: row.started for row in index.runs(RunFilter(command=REPAIRED))}
-    marks: dict[str, list[NodeMark]] = {}
-    for mark in index.marks(moment_ago(days)):
-        if mark.machine:
-            marks.setdefault(mark.host, []).append(mark)
-    for host, own in marks.items():
-        for _, mark in _new(own, "machine"):
-            found[host] = max(found.get(host, ""), mark.started)
-    return found
+    found = _renewals(index, index.marks(moment_ago(days)))
+    return {host: moments[-1] for host, moments in found.items()}
+
+
+def _renewals(index: StoredRuns, marks: Iterable[NodeMark]) -> dict[str, list[str]]:
+    """By node each moment at which it was repaired, or became another machine, in order."""
+    marks = list(marks)
+    hosts = {mark.host for mark in marks}
+    short = {host.partition(".")[0]: host for host in hosts}
+    found: dict[str, list[str]] = {}
+    for row in index.runs(RunFilter(command=REPAIRED)):
+        host = row.job if row.job in hosts else short.get(row.job.partition(".")[0], row.job)
+        found.setdefault(host, []).append(row.started)
+    before: dict[str, NodeMark] = {}
+    for mark in marks:
+        if not mark.machine:
+            continue
+        known = before.get(mark.host, mark)
+        # Containers of one machine have ids of their own; another machine has also booted anew.
+        booted = not (known.boot and mark.boot) or known.boot != mark.boot
+        if mark.machine != known.machine and booted:
+            found.setdefault(mark.host, []).append(mark.started)
+        before[mark.host] = mark
+    return {host: sorted(moments) for host, moments in found.items()}
 
 
 def _event(kind: Kind, row: NodeRow, text: str, status: str = "") -> NodeEvent:

@@ -196,17 +196,24 @@ def _next(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """A node that the last word about was bad."""
+    """A node at which a failed finding is open."""
 
     name: str
     blamed: int
-    """Runs one after the other that blame it, up to now."""
+    """Runs that failed it since, without one that found it good."""
     companies: int
     """Different sets of other nodes that it was with in these."""
+    looks: tuple[str, ...] = ()
+    """Commands that show whether what failed is good again."""
 
     @property
     def take_out(self) -> bool:
         return self.blamed >= BLAMED_AGAIN and self.companies >= BLAMED_AGAIN
+
+    @property
+    def by_locate(self) -> bool:
+        """Whether `locate`, which a check of the fleet runs, can show that it is good again."""
+        return not self.looks or any(look.startswith("wirespeed locate") for look in self.looks)
 
 
 def recheck(
@@ -234,7 +241,7 @@ def recheck(
     for suspect in suspects:
         if (len(found) + 1) * node_hours(1 + GOOD_PARTNERS) > most_node_hours:
             break
-        if suspect.take_out or suspect.name not in free:
+        if suspect.take_out or suspect.name not in free or not suspect.by_locate:
             continue
         partners: list[str] = []
         for apart in (True, False):

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from wirespeed.errors import CannotMeasure, WirespeedError
-from wirespeed.fleet.nodes import DAYS, moment_ago, naming, renewed, said_of
+from wirespeed.fleet.nodes import DAYS, moment_ago, naming, tracks_of
 from wirespeed.fleet.plan import Batch, Seen, Suspect
 from wirespeed.launchers import slurm
 from wirespeed.model.verdicts import is_decided
@@ -72,44 +72,27 @@ def _days(started: str, now: datetime) -> float:
 
 
 def standing(index: StoredRuns, names: Iterable[str] = ()) -> tuple[list[Suspect], list[str]]:
-    """(those that the last word about was bad, those known to be good, the latest first), as `names`
-    call them.
-
-    A node by itself and in company are two matters: what passes alone, such as a gate's look every few
-    minutes, says nothing of its network.
-    """
-    name = naming(names)
-    since = {name(host): at for host, at in renewed(index, days=DAYS).items()}
-    marks = [one._replace(host=name(one.host)) for one in index.marks(moment_ago(DAYS))]
+    """(nodes that have a failed finding open, nodes that were found good together with others and have
+    none, the latest first), as `names` call them."""
+    name, since = naming(names), moment_ago(DAYS)
+    marks = [one._replace(host=name(one.host)) for one in index.marks(since, troubled=True)]
     company: dict[str, set[str]] = {}
     for mark in marks:
         company.setdefault(mark.run, set()).add(mark.host)
-    blamed: dict[tuple[str, bool], list[str]] = {}
+    suspects: list[Suspect] = []
     good: dict[str, str] = {}
-    for mark in marks:
-        said, together = said_of(mark), len(company[mark.run]) > 1
-        if not said or mark.started < since.get(mark.host, ""):
-            continue
-        runs = blamed.setdefault((mark.host, together), [])
-        if said == "fail":
-            runs.append(mark.run)
-        else:
-            runs.clear()
-        if together and said == "pass":
-            good[mark.host] = mark.started
-    against: dict[str, list[str]] = {}
-    for (host, _), runs in blamed.items():
-        if runs:
-            against.setdefault(host, []).extend(runs)
-    suspects = [
-        Suspect(
-            name=host,
-            blamed=len(runs),
-            companies=len({frozenset(company[run] - {host}) for run in runs}),
-        )
-        for host, runs in sorted(against.items())
-    ]
-    return suspects, sorted(good.keys() - against.keys(), key=good.__getitem__, reverse=True)
+    for host, track in sorted(tracks_of(index, marks, since=since).items()):
+        failed = [one for one in track.findings() if one.status == "fail"]
+        runs = {run for one in failed for run in one.runs}
+        companies = {frozenset(company[run] - {host}) for run in runs}
+        if failed:
+            looks = tuple(dict.fromkeys(one.look_again for one in failed))
+            suspects.append(
+                Suspect(name=host, blamed=len(runs), companies=len(companies), looks=looks)
+            )
+        elif track.good_together:
+            good[host] = track.good_together
+    return suspects, sorted(good, key=good.__getitem__, reverse=True)
 
 
 # Slurm.

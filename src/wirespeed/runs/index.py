@@ -1,6 +1,6 @@
 """The index: rows of all stored runs in one SQLite file beside their folders.
 
-    $WIRESPEED_HOME/index-1.sqlite
+    $WIRESPEED_HOME/index-2.sqlite
 
 The folders are the truth; no run waits for the index, since whoever reads it looks first what has come,
 gone or changed: the time of the runs' folder tells whether names did, and run.json and records.jsonl
@@ -29,7 +29,16 @@ from wirespeed.runs.index_file import (
     unpacked,
 )
 from wirespeed.runs.place import home, runs_home
-from wirespeed.runs.rows import FigureRow, FindingRow, NodeMark, NodeRow, Rows, RunRow, order_of
+from wirespeed.runs.rows import (
+    FigureRow,
+    FindingRow,
+    NodeMark,
+    NodeRow,
+    Rows,
+    RunMark,
+    RunRow,
+    order_of,
+)
 
 _T = TypeVar("_T")
 _ATTEMPTS = 3
@@ -222,20 +231,41 @@ class Index:
         found = self._in_parts(sql, [""], names.index("host"))
         return self._file.mended(lambda: [made(NodeRow, row) for row in found])
 
-    def marks(self, since: str = "") -> list[NodeMark]:
-        """What each run since then said of each of its nodes, as little as tells a change; ordered."""
-        first = since[:19].replace("-", "").replace(":", "").replace("T", "-")
+    def marks(self, since: str = "", *, troubled: bool = False) -> list[NodeMark]:
+        """What each run since then says of each of its nodes, as little as changes a state; ordered.
+
+        troubled: with the earlier runs of each node that a finding failed or warned of before.
+        """
+        first = _stamp(since)
         names = NodeMark._fields
-        sql = f"SELECT {', '.join(names)} FROM nodes WHERE (run, host) > (?, ?) ORDER BY run, host"
-        places = [names.index("run"), names.index("host")]
-        found = self._in_parts(f"{sql} LIMIT {10 * _PART}", [first, ""], *places)
+        after, places = "(run, host) > (?, ?)", [names.index("run"), names.index("host")]
+        sql = f"SELECT {', '.join(names)} FROM nodes WHERE {after}"
+        order = f"ORDER BY run, host LIMIT {10 * _PART}"
+        found = []
+        if troubled:
+            before = "run < ? AND host IN (SELECT host FROM nodes WHERE run < ? AND "
+            before += "(failed <> '' OR warned <> ''))"
+            values = [first, first]
+            found = self._in_parts(f"{sql} AND {before} {order}", ["", ""], *places, values=values)
+        found += self._in_parts(f"{sql} {order}", [first, ""], *places)
         return [NodeMark(*row) for row in found]
 
-    def blames(self, since: str = "") -> dict[str, int]:
-        """By host how many findings since then failed because of it."""
-        sql = "SELECT host, count(*) FROM findings WHERE host <> '' AND status = 'fail'"
-        sql += " AND started >= ? GROUP BY host"
-        return dict(self._asked(lambda: self._file.ask(sql, [since])))
+    def run_marks(self, since: str = "", *, node: str = "") -> list[RunMark]:
+        """Of each run since then, or of that node's, what changes the states of nodes; ordered."""
+        names = RunMark._fields
+        sql = f"SELECT {', '.join(names)} FROM runs WHERE run > ?"
+        sql += " AND run IN (SELECT run FROM nodes WHERE host = ?)" if node else ""
+        sql += f" ORDER BY run LIMIT {_PART}"
+        values = [node] if node else []
+        found = self._in_parts(sql, [_stamp(since)], names.index("run"), values=values)
+        return [RunMark(*row)._replace(nodes_good=bool(row[-1])) for row in found]
+
+    def blames(self, since: str = "") -> dict[tuple[str, str], int]:
+        """By host and id how many findings since then failed because of it."""
+        sql = "SELECT host, id, count(*) FROM findings WHERE host <> '' AND status = 'fail'"
+        sql += " AND started >= ? GROUP BY host, id"
+        found = self._asked(lambda: self._file.ask(sql, [since]))
+        return {(host, id): count for host, id, count in found}
 
     def pages(self, kind: type[_T], which: RunFilter = EVERYTHING) -> Iterator[list[_T]]:
         """All rows of that kind, some hundred runs at a time, so that they need not fit into memory."""
@@ -265,17 +295,22 @@ class Index:
     def _asked(self, action: Callable[[], _T]) -> _T:
         return self._file.mended(lambda: self._file.steady(action))
 
-    def _in_parts(self, sql: str, after: list[str], *places: int) -> list[tuple[Any, ...]]:
+    def _in_parts(
+        self, sql: str, after: list[str], *places: int, values: Sequence[str] = ()
+    ) -> list[tuple[Any, ...]]:
         """All rows of a statement that gives some thousands, those after some values, which stand at
-        these places of a row: a long one would hold up who writes, and who comes after him."""
+        these places of a row: a long one would hold up who writes, and who comes after him.
+
+        values: what the statement asks for besides, after those.
+        """
 
         def read() -> list[tuple[Any, ...]]:
             found: list[tuple[Any, ...]] = []
-            part = self._file.steady(lambda: self._file.ask(sql, after))
+            part = self._file.steady(lambda: self._file.ask(sql, [*after, *values]))
             while part:
                 found += part
                 last = [part[-1][place] for place in places]
-                part = self._file.steady(partial(self._file.ask, sql, last))
+                part = self._file.steady(partial(self._file.ask, sql, [*last, *values]))
             return found
 
         return self._file.mended(read)
@@ -398,6 +433,11 @@ class Index:
         gone = [(run,) for run in runs]
         for table in (*TABLES, "details", "pending"):
             self._file.change(f"DELETE FROM {table} WHERE run = ?", gone)
+
+
+def _stamp(moment: str) -> str:
+    """How the name of a run's folder begins that started then."""
+    return moment[:19].replace("-", "").replace(":", "").replace("T", "-")
 
 
 def _chosen(

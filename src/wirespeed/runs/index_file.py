@@ -25,7 +25,7 @@ from urllib.parse import quote
 from wirespeed.errors import StorageError
 from wirespeed.runs.rows import FigureRow, FindingRow, NodeRow, Rows, RunRow
 
-VERSION = 1
+VERSION = 2
 """Of the tables; another one has a file of its own."""
 TABLES: dict[str, type] = {"runs": RunRow, "findings": FindingRow, "nodes": NodeRow}
 """Rows by the name of their table; of findings those in `FLAT`."""
@@ -61,6 +61,7 @@ _INDEXES = (
     "findings (host, run) WHERE host <> ''",
     "findings (peer, run) WHERE peer <> ''",
     "nodes (host, run)",
+    "nodes (run, host) WHERE failed <> '' OR warned <> ''",
 )
 
 

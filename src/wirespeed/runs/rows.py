@@ -6,11 +6,12 @@ seconds, sizes bytes, bandwidths bytes a second, moments ISO 8601 in UTC as the 
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sized
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sized
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from wirespeed.model.verdicts import Verdict, with_detail
 from wirespeed.runs.place import runs_home
 
 if TYPE_CHECKING:  # importing these takes longer than reading some rows
@@ -23,6 +24,8 @@ _MOST = 2**63 - 1
 _MOST_WORDS = 200
 STAMP_LENGTH = len("20261103-101112")
 """Of the start in the name of a run folder."""
+_GOOD_WORDS: tuple[Verdict, ...] = ("READY", "NO CULPRIT")
+"""Verdicts of `check`, `locate` and `gate` by which every node that took part is good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,7 @@ class RunRow:
     seconds: float = 0.0
     """How long it took."""
     verdict: str = "UNKNOWN"
-    """`READY`, `NOT READY`, `UNKNOWN`, or what `diagnose` and `attach` say."""
+    """The word with which it ended: docs/verdicts.md."""
     exit_code: int = 3
     """What its process ended with."""
     world_size: int = 0
@@ -58,6 +61,8 @@ class RunRow:
     """Products of its GPUs, each once, with commas between them."""
     wirespeed: str = ""
     """Version that made it."""
+    detail: str = ""
+    """What stands beside the verdict word: `speed not judged`, `3 of 93`, `rank 2`; often nothing."""
     measurements: int = 0
     """How many figures of collectives, devices, storage and other tools it holds."""
     failed: int = 0
@@ -67,11 +72,24 @@ class RunRow:
     headline: str = ""
     """Title of its first failed finding, else of its first warning."""
     injected: bool = False
-    """Whether a fault was acted out in it."""
+    """Whether a fault was injected into it on purpose."""
     finished: bool = True
     """False: it did not end, or has not yet."""
     damaged: str = ""
     """Why it cannot be read; empty for a good run."""
+    judged: str = ""
+    """Ids of its findings that judged every node which they do not name, each once, with commas between
+    them; empty where a fault was injected or simulated."""
+    unjudged: str = ""
+    """Ids of its findings that left something unjudged, in the same form."""
+    nodes_good: bool = False
+    """Whether its verdict says that every node which took part is good: a whole `check`, a `locate`
+    without a culprit, a look of a gate."""
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict as people read it, such as `READY (speed not judged)`."""
+        return with_detail(self.verdict, self.detail)
 
     @property
     def path(self) -> Path:
@@ -158,7 +176,8 @@ class FindingRow:
     subject: str
     """Its name, such as `rank 3` or `node-a -> node-b`."""
     host: str
-    """The node that it is about, as far as it is about one; of a link where it begins."""
+    """The node that it is about, as far as it is about one; of a link where it begins, of a rail of one
+    node that node."""
     peer: str
     """Of a link the node where it ends; else empty."""
     category: str
@@ -185,6 +204,11 @@ class NodeRow:
     """The run's."""
     status: str
     """The worst status of the findings about this node or its ranks; empty where there are none."""
+    failed: str
+    """Ids of the failed findings about this node, its ranks or its links, each once, with commas between
+    them."""
+    warned: str
+    """Ids of the warnings about them, in the same form."""
     role: str
     """How it took part: `alone`, or `one of N` nodes."""
     ranks: int
@@ -216,16 +240,29 @@ class NodeRow:
 
 
 class NodeMark(NamedTuple):
-    """Of a node's row what tells a change, for all nodes at once."""
+    """Of a node's row what changes its state, for all nodes at once."""
 
     host: str
     run: str
     started: str
+    command: str
     verdict: str
-    status: str
+    failed: str
+    warned: str
     role: str
     boot: str
     machine: str
+
+
+class RunMark(NamedTuple):
+    """Of a run's row what changes the state of its nodes, for many runs at once."""
+
+    run: str
+    command: str
+    backend: str
+    judged: str
+    unjudged: str
+    nodes_good: bool
 
 
 class Rows(NamedTuple):
@@ -243,6 +280,10 @@ def rows_of(run: "Run", name: str) -> Rows:
     hosts = {f"rank {rank}": node.host for node in run.world.nodes for rank in node.ranks}
     real = None if run.simulation or line.injected else hosts
     findings = tuple(_finding(line, n, one, real) for n, one in enumerate(run.findings))
+    if real is not None:
+        judged, unjudged = _judged(findings, {node.host for node in run.world.nodes})
+        good = _nodes_good(run, line)
+        line = replace(line, judged=judged, unjudged=unjudged, nodes_good=good)
     nodes = {node.host: _node(line, node, findings) for node in run.world.nodes}
     return Rows(line, tuple(_figures(line, run)), findings, tuple(nodes.values()))
 
@@ -290,6 +331,7 @@ def _line(run: "Run", name: str) -> RunRow:
         job=_job(run.config),
         gpu=_once([*(name for node in run.world.nodes for name in _products(node)), *told]),
         wirespeed=run.versions.get("wirespeed", ""),
+        detail=run.verdict_detail,
         measurements=sum(len(one) for one in _measured(run)),
         failed=len(by_status["fail"]),
         warned=len(by_status["warn"]),
@@ -333,6 +375,9 @@ def _finding(line: RunRow, number: int, one: "Finding", hosts: dict[str, str] | 
     elif hosts is not None and kind == "link":
         host, _, peer = subject.replace(" <-> ", " -> ").partition(" -> ")
         host, peer = hosts.get(host, host), hosts.get(peer, peer)
+    elif hosts is not None and kind == "rail":
+        node = subject.partition(" of ")[2]
+        host = node if node in hosts.values() else ""
     return FindingRow(
         run=line.run,
         started=line.started,
@@ -348,12 +393,33 @@ def _finding(line: RunRow, number: int, one: "Finding", hosts: dict[str, str] | 
     )
 
 
+def _judged(findings: tuple[FindingRow, ...], hosts: Collection[str]) -> tuple[str, str]:
+    """(ids that judged each node which they do not name, ids that left something unjudged)."""
+    judged, unjudged = set[str](), set[str]()
+    for one in findings:
+        names_node = one.host in hosts or one.peer in hosts
+        if one.status == "pass":
+            all_nodes = not names_node or len(hosts) == 1
+        else:  # a failure that names nobody may be anybody's
+            all_nodes = names_node and one.status in ("fail", "warn")
+        (judged if all_nodes else unjudged).add(one.id)
+    return _once(sorted(judged - unjudged)), _once(sorted(unjudged))
+
+
+def _nodes_good(run: "Run", line: RunRow) -> bool:
+    whole = run.command in ("locate", "gate") or (
+        run.command == "check" and not run.config.get("only")
+    )
+    return whole and line.finished and run.verdict in _GOOD_WORDS
+
+
 _WORST = ("fail", "warn", "not_checked", "pass")
 
 
 def _node(line: RunRow, node: "NodeFacts", findings: tuple[FindingRow, ...]) -> NodeRow:
     facts = node.facts
-    about = {one.status for one in findings if node.host in (one.host, one.peer)}
+    about = [one for one in findings if node.host in (one.host, one.peer)]
+    statuses = {one.status for one in about}
     return NodeRow(
         run=line.run,
         started=line.started,
@@ -362,7 +428,9 @@ def _node(line: RunRow, node: "NodeFacts", findings: tuple[FindingRow, ...]) -> 
         boot=facts.machine_boot or "",
         command=line.command,
         verdict=line.verdict,
-        status=next((status for status in _WORST if status in about), ""),
+        status=next((status for status in _WORST if status in statuses), ""),
+        failed=_once(sorted(one.id for one in about if one.status == "fail")),
+        warned=_once(sorted(one.id for one in about if one.status == "warn")),
         role="alone" if line.nodes <= 1 else f"one of {line.nodes}",
         ranks=len(node.ranks),
         gpus=len(node.gpus),

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from wirespeed.errors import UsageError
 from wirespeed.runs.index import Index, RunFilter
 from wirespeed.runs.place import runs_home
-from wirespeed.runs.rows import FigureRow, FindingRow, NodeMark, NodeRow, RunRow, id_in
+from wirespeed.runs.rows import FigureRow, FindingRow, NodeMark, NodeRow, RunMark, RunRow, id_in
 
 RUNS_LIST = "wirespeed runs list"
 _T = TypeVar("_T")
@@ -47,9 +47,11 @@ class StoredRuns(Protocol):
 
     def latest(self) -> list[NodeRow]: ...
 
-    def marks(self, since: str = ...) -> list[NodeMark]: ...
+    def marks(self, since: str = ..., *, troubled: bool = ...) -> list[NodeMark]: ...
 
-    def blames(self, since: str = ...) -> dict[str, int]: ...
+    def run_marks(self, since: str = ..., *, node: str = ...) -> list[RunMark]: ...
+
+    def blames(self, since: str = ...) -> dict[tuple[str, str], int]: ...
 
 
 class RunSource(Protocol):

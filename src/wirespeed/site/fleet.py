@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from markupsafe import Markup, escape
 
 from wirespeed.fleet.nodes import NodeState, Said, state
+from wirespeed.model.units import listed
 from wirespeed.model.verdicts import Verdict
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import RunRow
@@ -17,7 +18,7 @@ from wirespeed.site.links import node_link
 from wirespeed.views.text import Style
 
 CELLS = {"fail": "f", "warn": "w", "pass": "g", "": "u"}
-"""By what is said of a node: the class of its cell."""
+"""By a node's state the class of its cell."""
 LOOKS = {
     "fail": ("fail", "failing"),
     "warn": ("warn", "with warnings"),
@@ -42,13 +43,13 @@ class Group:
     """`gpu-*` of gpu-001 and gpu-002."""
     nodes: Sequence[NodeState]
     counts: Counter[Said]
-    """Nodes by what is said of them."""
+    """Nodes by their state."""
     check: RunRow | None = None
     """The newest run of `check` with one of the nodes that were seen last."""
 
     @property
     def verdict(self) -> Verdict:
-        """READY where that was last said of every node, NOT READY where one fails."""
+        """READY where every node is good, NOT READY where one fails."""
         if self.counts["fail"]:
             return "NOT READY"
         return "UNKNOWN" if self.counts[""] else "READY"
@@ -120,12 +121,19 @@ def checked(index: StoredRuns, group: Group) -> Group:
 
 
 def reason(index: StoredRuns, whole: Fleet, node: NodeState) -> str:
-    """Why it fails or warns: what the newest run that blames it says."""
+    """Why it fails or warns: the title of the open finding that was told last, and its id."""
     if node.host not in whole.reasons:
-        found = index.findings(node=node.host, status=(node.said,))
-        said = (one.title for one in reversed(found) if one.host == node.host)
-        whole.reasons[node.host] = next(said, "")
+        whole.reasons[node.host] = _reason(index, node)
     return whole.reasons[node.host]
+
+
+def _reason(index: StoredRuns, node: NodeState) -> str:
+    runs = {one.id: one.runs for one in node.open if one.status == node.said}
+    if not runs:
+        return ""
+    found = index.findings(node=node.host, ids=runs, status=(node.said,))
+    titles = (f"{one.title} ({one.id})" for one in reversed(found) if one.run in runs[one.id])
+    return next(titles, listed(sorted(runs)))
 
 
 def news(nodes: Iterable[NodeState], now: datetime) -> list[News]:

@@ -2,7 +2,7 @@
 jobs more often than chance explains."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wirespeed.errors import UsageError
+from wirespeed.fleet.node_state import Said, about_node
 from wirespeed.fleet.nodes import NodeEvent, NodeState, history
 from wirespeed.model.units import counted
 from wirespeed.runs.index import RunFilter
@@ -53,7 +54,7 @@ def overview(site: Site, _: Request) -> Response:
     counts = Counter(node.said for node in nodes)
     part = made(
         "overview.html",
-        title=_title(len(nodes), counts["fail"], counts["warn"]),
+        title=_title(counts),
         states=[
             (*fleet.LOOKS[said], counts[said], query_link("/nodes", state=said or "unknown"))
             for said in fleet.ORDER
@@ -81,13 +82,17 @@ def warm(site: Site) -> None:
         site.nodes(index)
 
 
-def _title(nodes: int, failing: int, warned: int) -> str:
+def _title(counts: Counter[Said]) -> str:
+    nodes = counts.total()
     if not nodes:
         return "No run has told of a node yet"
-    of = counted(nodes, "node")
-    if failing:
-        return f"{failing:,} of {of} {'fail' if failing != 1 else 'fails'}"
-    return f"None of {of} fails" + (f", {warned:,} with warnings" if warned else "")
+    if failing := counts["fail"]:
+        return f"{failing:,} of {counted(nodes, 'node')} {'fail' if failing != 1 else 'fails'}"
+    if counts["pass"] == nodes:
+        return f"All {nodes:,} nodes healthy" if nodes > 1 else "The only node is healthy"
+    parts = [f"{counts['pass']:,} of {counted(nodes, 'node')} healthy"]
+    parts += [f"{counts['warn']:,} with warnings"] if counts["warn"] else []
+    return ", ".join(parts + ([f"{counts['']:,} not known"] if counts[""] else []))
 
 
 def _news_line(one: News, now: datetime) -> dict[str, Any]:
@@ -123,7 +128,7 @@ def _group_line(one: Group, now: datetime) -> dict[str, Any]:
 
 
 def _said(row: RunRow, now: datetime) -> str:
-    acted = "a fault was acted out: " if row.injected else ""
+    acted = "fault injected on purpose: " if row.injected else ""
     return f"{acted}{row.verdict}, {ago(moment(row.started), now)}"
 
 
@@ -186,6 +191,7 @@ def node_page(site: Site, request: Request) -> Response:
         found = history(index, host)
         rows = index.runs(RunFilter(node=host, last=_RUNS)) if found else []
         marks = index.nodes(node=host) if found else []
+        good = {run.run for run in index.run_marks(node=host) if run.nodes_good} if found else set()
     if found is None:
         raise UsageError(f"no stored run knows a node {host[:80]!r}", next="wirespeed nodes list")
     state = found.state
@@ -197,7 +203,7 @@ def node_page(site: Site, request: Request) -> Response:
         since=f"since {state.since[:16].replace('T', ' ')} UTC" if state.since else "",
         facts=list(_facts(state)),
         jobs=said_of_jobs(site.lemons.known, host),
-        picture=lanes(f"what happened to {host}", _lanes(marks, found.events), now),
+        picture=lanes(f"what happened to {host}", _lanes(marks, good, found.events), now),
         events=_events(found.events),
         left=max(0, len(found.events) - _MOST_EVENTS),
         rows=[run_line(row) for row in reversed(rows)],
@@ -208,6 +214,12 @@ def node_page(site: Site, request: Request) -> Response:
 
 def _facts(state: NodeState) -> Iterator[tuple[str, str]]:
     row = state.latest
+    for one in state.open:
+        what = "fails" if one.status == "fail" else "warns"
+        yield (
+            f"{one.id} {what}",
+            f"since {one.since[:16].replace('T', ' ')} UTC; look again: {one.look_again}",
+        )
     yield "in service since", state.first[:10]
     yield "last seen", f"{state.last[:16].replace('T', ' ')} UTC, by {row.command}"
     yield "runs", f"{state.runs:,}"
@@ -240,9 +252,14 @@ _LANES = {
 }
 
 
-def _lanes(rows: Sequence[NodeRow], events: Sequence[NodeEvent]) -> list[tuple[str, list[Point]]]:
-    """Runs, then what happened, by kind; a kind that never happened has no line."""
-    found: dict[str, list[Point]] = {"runs": [_run_point(row) for row in rows]}
+def _lanes(
+    rows: Sequence[NodeRow], good: Collection[str], events: Sequence[NodeEvent]
+) -> list[tuple[str, list[Point]]]:
+    """Runs, then what happened, by kind; a kind that never happened has no line.
+
+    good: the runs that say that all of their nodes are.
+    """
+    found: dict[str, list[Point]] = {"runs": [_run_point(row, row.run in good) for row in rows]}
     for one in events:
         if lane := _LANES.get(one.kind, ""):
             kind = one.status or ("fail" if lane == "errors" else "")
@@ -252,8 +269,9 @@ def _lanes(rows: Sequence[NodeRow], events: Sequence[NodeEvent]) -> list[tuple[s
     return list(found.items())
 
 
-def _run_point(row: NodeRow) -> Point:
-    kind = row.status or {"READY": "pass"}.get(row.verdict, "not_checked")
+def _run_point(row: NodeRow, good: bool) -> Point:
+    failed, warned = about_node(row.failed), about_node(row.warned)
+    kind = "fail" if failed else "warn" if warned else "pass" if good else "not_checked"
     label = f"{row.started[:16].replace('T', ' ')} {row.command}: {row.verdict}, {row.role}"
     return Point(at=moment(row.started), label=label, link=run_link(row.run), kind=kind)
 
@@ -279,7 +297,7 @@ def lemons_page(site: Site, _: Request) -> Response:
         found = site.lemons.of(index, site.index)
         hosts = {name: node.host for node in site.nodes(index).nodes for name in names(node.host)}
     accused = [one for one in found.suspects if one.accused] if found else []
-    title = f"{counted(len(accused), 'lemon')}" if accused else "Nobody is accused"
+    title = f"{counted(len(accused), 'lemon')}" if accused else "No lemons"
     part = made(
         "lemons.html",
         title=title if found else "Lemons",

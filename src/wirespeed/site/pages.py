@@ -15,7 +15,7 @@ from wirespeed.runs.store import load
 from wirespeed.site import live_pages, node_pages, run_pages, trend_pages
 from wirespeed.site.app import Answer, application
 from wirespeed.site.framing import Site, message, static
-from wirespeed.views.prometheus import render_all
+from wirespeed.views.prometheus import render_all, render_states
 from wirespeed.views.text import Style
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,14 +24,17 @@ _LOOKED_AT = 2000
 
 
 def metrics(site: Site, _: Request) -> Response:
-    """As `wirespeed report -o prometheus` writes it; a fault that was acted out alarms nobody."""
+    """The state of each node, and the newest runs as `wirespeed report -o prometheus` writes them; a
+    fault that was injected on purpose alarms nobody."""
     with site.index() as index:
         rows = index.runs(RunFilter(finished=True, last=_LOOKED_AT))
+        nodes = site.nodes(index).nodes
     newest = {row.command: row.run for row in rows if not row.damaged and not row.injected}
     text, whole = _told(tuple(newest.values()))
     if not whole:
         _told.cache_clear()  # what could not be read, as of a store that was busy, is tried again
-    return Answer(text, media_type=METRICS)
+    states = render_states({node.host: node.said or "unknown" for node in nodes}).encode()
+    return Answer(text + states, media_type=METRICS)
 
 
 @lru_cache(maxsize=1)

@@ -86,13 +86,13 @@ def run_line(row: RunRow) -> dict[str, Any]:
         "link": run_link(row.run),
         "started": row.started[:16].replace("T", " "),
         "command": row.command,
-        "verdict": row.verdict if row.finished else "not ended",
+        "verdict": row.verdict_text if row.finished else "not ended",
         "kind": kind_of(row.verdict) if row.finished else "not_checked",
         "nodes": row.nodes or "",
         "ranks": row.world_size or "",
         "gpu": row.gpu.replace("NVIDIA ", "").replace(",", ", "),
         "took": format_duration(row.seconds) if row.seconds else "",
-        "remark": ("a fault was acted out; " if row.injected else "") + remark,
+        "remark": ("fault injected on purpose; " if row.injected else "") + remark,
     }
 
 

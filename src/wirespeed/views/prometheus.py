@@ -364,6 +364,23 @@ def render_all(runs: Sequence[Run], _: Style) -> str:
     return "\n".join(lines) + "\n"
 
 
+STATES = ("fail", "warn", "unknown", "pass")
+"""Of a node, the worst first."""
+
+
+def render_states(states: Mapping[str, str]) -> str:
+    """Nodes by what is known of them from all runs; states: by host one of `STATES`."""
+    help = {family.name: family.help for family in FAMILIES}
+    counts = Counter(states.values())
+    worst_first = sorted(states.items(), key=lambda one: (STATES.index(one[1]), one[0]))
+    nodes = "wirespeed_nodes", [({"state": state}, counts[state]) for state in STATES]
+    each = [({"host": host, "state": state}, 1) for host, state in worst_first[:MOST_SERIES]]
+    lines: list[str] = []
+    for name, samples in (nodes, ("wirespeed_node_state", each)):
+        lines += [*_head(name, help[name]), *(_line(name, *sample) for sample in samples)]
+    return "\n".join(lines) + "\n"
+
+
 def newest_of_each(runs: Iterable[Run]) -> list[Run]:
     """Of each command the run that started last: a label for the run would grow without bound."""
     found: dict[str, Run] = {}

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import usual
 from wirespeed.errors import StorageError, UsageError
 from wirespeed.fleet.common_store import connection, outbox, reading_common_store, tables
 from wirespeed.fleet.common_store.connection import connected
@@ -423,23 +424,69 @@ def test_an_older_store_is_brought_up_by_its_owner(
 ) -> None:
     save(run)
     send_now(outbox.waiting())
-    monkeypatch.setattr(tables, "VERSION", 3)
+    now = tables.VERSION
+    monkeypatch.setattr(tables, "VERSION", now + 2)
     steps = {
-        1: ["ALTER TABLE wirespeed.runs ADD COLUMN site text NOT NULL DEFAULT ''"],
-        2: ["ALTER TABLE wirespeed.runs RENAME COLUMN site TO place"],
+        now: ["ALTER TABLE wirespeed.runs ADD COLUMN site text NOT NULL DEFAULT ''"],
+        now + 1: ["ALTER TABLE wirespeed.runs RENAME COLUMN site TO place"],
     }
     monkeypatch.setattr(tables, "STEPS", steps)
     save(replace(run, id="00000002"))
     sent = send_now(outbox.waiting())
     assert sent.refused is not None
-    assert "is of version 1" in sent.refused.saw
+    assert f"is of version {now}" in sent.refused.saw
     assert "--set-up" in sent.refused.next
-    assert tables.set_up(sending) == 1
+    assert tables.set_up(sending) == now
     assert in_database(postgres, sending, "SELECT place FROM wirespeed.runs") == ""
     versions = "SELECT version FROM wirespeed.versions ORDER BY version"
-    assert in_database(postgres, sending, versions) == "1\n3"
+    assert in_database(postgres, sending, versions) == f"{now}\n{now + 2}"
     assert len(send_now(outbox.waiting()).names) == 1
-    assert tables.set_up(sending) == 3
+    assert tables.set_up(sending) == now + 2
+
+
+def test_a_store_of_version_1_knows_what_its_runs_judged(postgres: Any, sending: str) -> None:
+    """The columns that were added are filled as a run that is sent today fills them."""
+    a, b = (Subject("node", host) for host in ("a", "b"))
+    whole = tuple(
+        Finding(id=id, status="pass", title="good") for id in ("WORLD-001", "NODE-001", "COL-001")
+    )
+    xid = Finding(id="GPU-006", status="fail", title="Xid 79", subject=b)
+    late = Finding(id="SKEW-001", status="warn", title="late", subject=Subject("rank", "rank 0"))
+    slow = Finding(id="LOC-006", status="fail", title="slow", subject=Subject("link", "a <-> b"))
+    left = Finding(id="LOC-009", status="not_checked", title="pairs left")
+    anybody = Finding(id="BW-001", status="fail", title="slow")
+    two = usual.world(*(usual.node(host, rank) for rank, host in enumerate(("a", "b"))))
+    one = usual.world(usual.node("a"))
+    alone = Finding(id="GATE-004", status="pass", title="in service again", subject=a)
+    for number, told in enumerate(
+        (
+            {"findings": whole},
+            {"findings": (*whole, xid, late, anybody), "verdict": "NOT READY", "exit_code": 1},
+            {"findings": whole[:1], "config": {"only": "world"}},
+            {"findings": whole, "config": {"inject": ["flip:rank=0"]}},
+            {"findings": (slow, left), "verdict": "NOT READY", "command": "locate"},
+            {"findings": (), "command": "locate"},
+            {"findings": (alone,), "command": "gate", "world": one},
+        )
+    ):
+        run = {"world": two, "verdict": "READY", "exit_code": 0, "started": "", **told}
+        save(usual.run(id=f"0000000{number}", **run))
+    send_now(outbox.waiting())
+    asked = (
+        "SELECT run, judged, unjudged, nodes_good FROM wirespeed.runs ORDER BY run",
+        "SELECT run, host, failed, warned FROM wirespeed.nodes ORDER BY run, host",
+        "SELECT table_name, column_name, data_type, collation_name, is_nullable, column_default"
+        " FROM information_schema.columns WHERE table_schema = 'wirespeed' ORDER BY 1, 2",
+    )
+    before = [in_database(postgres, sending, one) for one in asked]
+    for statement in (
+        "ALTER TABLE wirespeed.runs DROP judged, DROP unjudged, DROP nodes_good",
+        "ALTER TABLE wirespeed.nodes DROP failed, DROP warned",
+        "UPDATE wirespeed.versions SET version = 1",
+    ):
+        in_database(postgres, sending, statement)
+    assert tables.set_up(sending) == 1
+    assert [in_database(postgres, sending, one) for one in asked] == before
 
 
 def test_many_set_it_up_at_once(postgres: Any) -> None:
@@ -453,7 +500,7 @@ def test_many_set_it_up_at_once(postgres: Any) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == [0, 1, 1, 1]
+    assert sorted(found) == [0, *[tables.VERSION] * 3]
 
 
 def test_a_store_that_was_not_set_up(postgres: Any, cli: Any, says_clearly: Any) -> None:

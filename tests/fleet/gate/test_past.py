@@ -26,20 +26,22 @@ def said(id: str, status: str, kind: str = "node", name: str = "n1") -> Finding:
 
 
 def blames() -> list[str]:
-    return [one.saw or one.title for one in last_blame({"n1"}, "n1", NOW)]
+    return [one.saw or one.title for one in last_blame({"n1"}, "n1")]
 
 
 def test_nothing_is_known(home: object) -> None:
     assert blames() == []
 
 
-def test_a_check_blames_and_a_later_one_of_that_family_clears(stored: Callable[..., str]) -> None:
+def test_a_run_blames_until_a_later_one_judged_the_same_and_named_others(
+    stored: Callable[..., str],
+) -> None:
     slow = [said("LOC-001", "fail")]
-    stored(ago(5), "n1", "n2", verdict="NOT READY", command="locate", findings=slow)
+    stored(ago(24 * 8), "n1", "n2", verdict="NOT READY", command="locate", findings=slow)
     (told,) = blames()
-    assert f"of {ago(5)[:16].replace('T', ' ')} UTC said: n1 fail" in told
+    assert f"of {ago(24 * 8)[:16].replace('T', ' ')} UTC said: n1 fail" in told
     stored(ago(4), "n1", findings=[said("COL-001", "pass")])
-    assert len(blames()) == 1, "another family"
+    assert len(blames()) == 1, "another finding"
     stored(ago(3), "n2", "n3", findings=[said("LOC-001", "pass")])
     assert len(blames()) == 1, "without it"
     stored(ago(2), "n1", "n3", command="locate", findings=[said("LOC-001", "pass")])
@@ -57,30 +59,40 @@ def test_a_device_that_multiplied_wrong_is_blamed_until_it_is_right(
     assert blames() == []
 
 
-def test_a_week_of_blame_that_is_over_takes_no_longer_to_read(
+def test_of_several_failures_the_newest_is_told_and_each_must_be_cleared(
     stored: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the newest blame of a family is looked at: what clears it clears all before it."""
-    for hour in range(2, 12):
-        slow = [said(f"COL-{n:03}", "fail") for n in range(1, 6)]
+    every = [f"COL-{n:03}" for n in range(1, 6)]
+    for hour in range(3, 12):
+        slow = [said(id, "fail") for id in every]
         stored(ago(hour), "n1", "n2", verdict="NOT READY", findings=slow)
     (told,) = blames()
-    assert ago(2)[11:16] in told
-    stored(ago(1), "n1", "n2", findings=[said("COL-001", "pass")])
+    assert ago(3)[11:16] in told
+    stored(ago(2), "n1", "n2", findings=[said("COL-001", "pass")])
+    assert len(blames()) == 1, "four others are open"
+    stored(ago(1), "n1", "n2", findings=[said(id, "pass") for id in every])
     asked: list[object] = []
     read = Index.findings
     monkeypatch.setattr(
         Index, "findings", lambda *words, **more: (asked.append(more), read(*words, **more))[1]
     )
     assert blames() == []
-    assert len(asked) == 2, "who was blamed, and what came after the last time"
+    assert not asked, "what is over takes no longer to read"
+
+
+def test_a_gate_does_not_tell_what_gates_alone_have_seen(stored: Callable[..., str]) -> None:
+    flaps = [said("COUNT-001", "fail")]
+    stored(ago(2), "n1", verdict="NOT READY", command="gate", findings=flaps)
+    assert blames() == []
+    stored(ago(1), "n1", "n2", verdict="NOT READY", findings=flaps)
+    assert len(blames()) == 1
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        {"at": ago(24 * 8)},
-        {"command": "watch"},
+        {"command": "launch", "findings": [said("DIED-001", "fail")]},
+        {"command": "watch", "findings": [said("WATCH-001", "fail")]},
         {"config": {"inject": "flip:rank=1"}},
         {"findings": [said("NODE-003", "fail")]},
         {"findings": [said("ENV-001", "fail")]},
@@ -89,7 +101,7 @@ def test_a_week_of_blame_that_is_over_takes_no_longer_to_read(
     ],
 )
 def test_what_does_not_count(words: dict[str, object], stored: Callable[..., str]) -> None:
-    """Too long ago, a user's job, a fault acted out, what the gate sees itself, settings, others."""
+    """A user's job, a fault injected on purpose, what the gate sees itself, settings, others."""
     base: dict[str, object] = {"at": ago(1), "findings": [said("LOC-001", "fail")]}
     told = base | words
     stored(told.pop("at"), "n1", "n2", verdict="NOT READY", **told)

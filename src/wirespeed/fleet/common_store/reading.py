@@ -28,7 +28,15 @@ from wirespeed.fleet.common_store.tables import (
 )
 from wirespeed.runs.index import EVERYTHING, RunFilter
 from wirespeed.runs.place import FOLDER_NAME
-from wirespeed.runs.rows import STAMP_LENGTH, FigureRow, FindingRow, NodeMark, NodeRow, RunRow
+from wirespeed.runs.rows import (
+    STAMP_LENGTH,
+    FigureRow,
+    FindingRow,
+    NodeMark,
+    NodeRow,
+    RunMark,
+    RunRow,
+)
 from wirespeed.runs.source import named
 from wirespeed.runs.unsent import label
 
@@ -150,16 +158,28 @@ class StoredRows:
         found = self._connection.execute(asked.order_by(NODES.c.host))
         return [NodeRow(**row._mapping) for row in found]
 
-    def marks(self, since: str = "") -> list[NodeMark]:
+    def marks(self, since: str = "", *, troubled: bool = False) -> list[NodeMark]:
         asked = sa.select(*(NODES.c[name] for name in NodeMark._fields))
-        asked = asked.where(NODES.c.started >= since).order_by(NODES.c.run)
+        wanted = NODES.c.started >= since
+        if troubled:
+            trouble = sa.or_(NODES.c.failed != "", NODES.c.warned != "")
+            earlier = sa.select(NODES.c.host).where(NODES.c.started < since, trouble)
+            wanted = sa.or_(wanted, NODES.c.host.in_(earlier))
+        asked = asked.where(wanted).order_by(NODES.c.run, NODES.c.host)
         return [NodeMark(*row) for row in self._connection.execute(asked)]
 
-    def blames(self, since: str = "") -> dict[str, int]:
-        host, count = FINDINGS.c.host, sa.func.count()
-        asked = sa.select(host, count).where(host != "", FINDINGS.c.status == "fail")
-        asked = asked.where(FINDINGS.c.started >= since).group_by(host)
-        return {row[0]: row[1] for row in self._connection.execute(asked)}
+    def run_marks(self, since: str = "", *, node: str = "") -> list[RunMark]:
+        asked = sa.select(*(RUNS.c[name] for name in RunMark._fields))
+        asked = asked.where(RUNS.c.started >= since).order_by(RUNS.c.run)
+        if node:
+            asked = asked.where(RUNS.c.run.in_(sa.select(NODES.c.run).where(NODES.c.host == node)))
+        return [RunMark(*row) for row in self._connection.execute(asked)]
+
+    def blames(self, since: str = "") -> dict[tuple[str, str], int]:
+        host, id, count = FINDINGS.c.host, FINDINGS.c.id, sa.func.count()
+        asked = sa.select(host, id, count).where(host != "", FINDINGS.c.status == "fail")
+        asked = asked.where(FINDINGS.c.started >= since).group_by(host, id)
+        return {(row[0], row[1]): row[2] for row in self._connection.execute(asked)}
 
     def pages(self, kind: type[_T], which: RunFilter = EVERYTHING) -> Iterator[list[_T]]:
         """All rows of that kind, some thousands at a time."""

@@ -23,10 +23,51 @@ from wirespeed.runs.loading import load
 from wirespeed.runs.rows import STAMP_LENGTH, FigureRow, FindingRow, NodeRow, RunRow, rows_of
 from wirespeed.runs.unsent import label
 
-VERSION = 1
+VERSION = 2
 IDLE_S = 120
 """That a sender may stand still with a run half sent: then the server ends it, so that others may."""
-STEPS: Mapping[int, Sequence[str]] = {}
+_NAMES_NODE = "n.run = f.run AND n.host IN (f.host, f.peer) AND n.host <> ''"
+_FINDINGS_OF = f"""
+    (SELECT string_agg(DISTINCT f.id, ',') FROM wirespeed.findings f
+     WHERE f.status = '{{status}}' AND {_NAMES_NODE})"""
+_JUDGED = f"""
+    f.status IN ('pass', 'fail', 'warn') AND (CASE WHEN f.status = 'pass' AND r.nodes <= 1 THEN true ELSE
+    (f.status <> 'pass') = EXISTS (SELECT 1 FROM wirespeed.nodes n WHERE {_NAMES_NODE}) END)"""
+STEPS: Mapping[int, Sequence[str]] = {
+    1: (
+        """ALTER TABLE wirespeed.runs
+             ADD judged text COLLATE "C" NOT NULL DEFAULT '',
+             ADD unjudged text COLLATE "C" NOT NULL DEFAULT '',
+             ADD nodes_good boolean NOT NULL DEFAULT false,
+             ADD detail text COLLATE "C" NOT NULL DEFAULT ''""",
+        """ALTER TABLE wirespeed.nodes
+             ADD failed text COLLATE "C" NOT NULL DEFAULT '',
+             ADD warned text COLLATE "C" NOT NULL DEFAULT ''""",
+        f"""UPDATE wirespeed.nodes n SET
+              failed = coalesce({_FINDINGS_OF.format(status="fail")}, ''),
+              warned = coalesce({_FINDINGS_OF.format(status="warn")}, '')""",
+        f"""UPDATE wirespeed.runs r SET
+              judged = coalesce(found.judged, ''), unjudged = coalesce(found.unjudged, '')
+            FROM (
+              SELECT run, string_agg(id, ',') FILTER (WHERE good) AS judged,
+                string_agg(id, ',') FILTER (WHERE NOT good) AS unjudged
+              FROM (
+                SELECT f.run, f.id, bool_and({_JUDGED}) AS good
+                FROM wirespeed.findings f JOIN wirespeed.runs r ON r.run = f.run
+                WHERE NOT r.injected GROUP BY f.run, f.id
+              ) each GROUP BY run
+            ) found WHERE found.run = r.run""",
+        # The tables do not say what `check --only` was asked for; a whole check has all three.
+        """UPDATE wirespeed.runs r SET nodes_good = true
+           WHERE verdict = 'READY' AND finished AND NOT injected AND (
+             command IN ('locate', 'gate') OR command = 'check' AND 3 = (
+               SELECT count(DISTINCT f.id) FROM wirespeed.findings f
+               WHERE f.run = r.run AND f.id IN ('WORLD-001', 'NODE-001', 'COL-001')))""",
+        """ALTER TABLE wirespeed.runs ALTER judged DROP DEFAULT, ALTER unjudged DROP DEFAULT,
+             ALTER nodes_good DROP DEFAULT, ALTER detail DROP DEFAULT""",
+        "ALTER TABLE wirespeed.nodes ALTER failed DROP DEFAULT, ALTER warned DROP DEFAULT",
+    ),
+}
 """Statements that make of a store of that version one of the next."""
 SCHEMA = "wirespeed"
 _ONE_AT_A_TIME = 0x77697265

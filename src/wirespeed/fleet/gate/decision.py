@@ -52,6 +52,8 @@ class Seen:
     """Seconds since 1970."""
     findings: "tuple[Finding, ...]" = ()
     """What is wrong with the node, `fail` and `warn`."""
+    good: "tuple[Finding, ...]" = ()
+    """What was looked at and is good."""
     passing: tuple[str, ...] = ()
     """Ids of those among them that count as passing at this look, beside PASSING."""
     missing: tuple[str, ...] = ()

@@ -67,12 +67,16 @@ def unread(host: str) -> NodeFacts:
     return NodeFacts(host=host, ranks=(0,), facts=Facts())
 
 
-def node_problems(node: NodeFacts) -> list[Finding]:
-    """What is wrong with the node, by its facts alone; pure."""
+def node_findings(node: NodeFacts) -> list[Finding]:
+    """How the node is, by its facts alone; pure."""
     world = World(size=1, nodes=(node,), backend="", launcher="")
     found = [*health_findings(world), *cpu_findings(world)]
-    found += [*gpu_fault_findings(world), *gpu_state_findings(world)]
-    return problems(found)
+    return [*found, *gpu_fault_findings(world), *gpu_state_findings(world)]
+
+
+def node_problems(node: NodeFacts) -> list[Finding]:
+    """What is wrong with the node, by its facts alone; pure."""
+    return problems(node_findings(node))
 
 
 def problems(found: Sequence[Finding]) -> list[Finding]:

@@ -187,9 +187,10 @@ def _look(asked: Asked) -> tuple[Seen, NodeFacts, look.Counters | None]:
         counters = look.read_links(time.time(), boot_id())
         _say(seen=to_json(node))
     missing = (*asked.missing, *look.blind_spots(node))
-    findings = () if asked.blind else tuple(look.node_problems(node))
+    every = [] if asked.blind else look.node_findings(node)
     if asked.rules.purpose.startswith("k8s"):
-        findings = tuple(one for one in findings if one.id not in _OF_THE_POD)
+        every = [one for one in every if one.id not in _OF_THE_POD]
+    findings = tuple(look.problems(every))
     passing: tuple[str, ...] = ()
     silent = look.silent_gpus(node)
     if silent and asked.quiet_s >= _SLOW_S:
@@ -197,7 +198,13 @@ def _look(asked: Asked) -> tuple[Seen, NodeFacts, look.Counters | None]:
     elif silent:
         findings = tuple(one for one in findings if one.id != "GPU-009")
     return (
-        Seen(at=time.time(), findings=findings, passing=passing, missing=missing),
+        Seen(
+            at=time.time(),
+            findings=findings,
+            good=tuple(one for one in every if one.status == "pass"),
+            passing=passing,
+            missing=missing,
+        ),
         node,
         counters,
     )
@@ -212,7 +219,7 @@ def _with_the_past(
     links = look.link_problems(node, kept.counters, counters) if counters else []
     _say(doing="reading what earlier runs say of it", recalled=True)
     try:
-        blame = last_blame({asked.node, socket.gethostname()}, asked.node, seen.at)
+        blame = last_blame({asked.node, socket.gethostname()}, asked.node)
     except WirespeedError as error:
         return replace(seen, missing=(*seen.missing, f"its earlier runs: {error.saw}"))
     return replace(seen, findings=(*seen.findings, *links, *blame))
@@ -349,7 +356,8 @@ def run_of(
     from wirespeed.runs.store import save
 
     done = finding_of(node, rules, decision)
-    findings = (*([done] if done else []), *seen.findings, *could_not(node, problems))
+    told = *seen.findings, *could_not(node, problems), *seen.good
+    findings = (*([done] if done else []), *told)
     run = Run(
         id=new_id(),
         command="gate",
