@@ -1,6 +1,7 @@
 """What a gate does to its scheduler, by one that keeps what it is told."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from wirespeed.fleet.gate.decision import (
 )
 from wirespeed.fleet.gate.guarded import Asked
 from wirespeed.fleet.gate.worker import Kept, recall
-from wirespeed.model.records import Finding, Subject
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, NodeFacts, Subject
+from wirespeed.runs.index import Index
 
 NOW = 1_800_000_000.0
 BAD = Seen(
@@ -173,3 +176,19 @@ def test_what_a_prolog_takes_during_a_look_of_the_health_program_is_kept() -> No
     brought_back = Asked(node="n1", rules=Rules(purpose="slurm-health"), quiet_s=1.0)
     worker._remember(brought_back, none, "", NOW + 90, kept, None)
     assert recall("n1").memory.takes == ()
+
+
+def test_a_stored_look_tells_what_was_good_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that it closes what an earlier run failed of the node."""
+    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path / "home"))
+    good = Finding(id="GPU-006", status="pass", title="no critical Xid")
+    seen = Seen(at=NOW, findings=BAD.findings, good=(good,))
+    decision = Decision(act="take", health="bad", why="x", counted=BAD.findings)
+    node = NodeFacts(host="n1", ranks=(0,), facts=Facts())
+    worker.run_of("n1", node, Rules(purpose="slurm-health"), decision, seen, (), 1.0)
+    with Index.opened() as index:
+        (row,) = index.runs()
+        (told,) = index.nodes()
+    assert (row.judged, told.failed) == ("GATE-002,GPU-002,GPU-006", "GATE-002,GPU-002")
