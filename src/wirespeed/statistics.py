@@ -43,6 +43,30 @@ class Interval:
     too few samples (fewer than 6 for 95 %), where the interval is (smallest, largest)."""
 
 
+def has_interval(samples: int) -> bool:
+    """Return whether so many samples give a 95 % interval of their median.
+
+    Below that, `low` and `high` of a record are the range of the samples, which no view may call an
+    interval and no verdict may rest on.
+    """
+    return samples >= LEAST_SAMPLES
+
+
+def lacks_samples(samples: int) -> bool:
+    """Return whether samples were counted and are too few for an interval; 0 stands for not counted."""
+    return samples > 0 and not has_interval(samples)
+
+
+def reach_of_ends(samples: int) -> float:
+    """Return how many standard errors the ends of a median's interval lie off it.
+
+    1.96 for a 95 % interval. The range of fewer samples holds the median less often (two samples:
+    half of the time), so its ends stand for fewer standard errors.
+    """
+    confidence = 0.95 if has_interval(samples) else 1 - 2 * 0.5 ** max(samples, 2)
+    return NormalDist().inv_cdf((1 + confidence) / 2)
+
+
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Interval:
     """The interval of the median at `confidence`, from samples in any order (at least one).
 

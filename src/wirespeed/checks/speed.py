@@ -16,6 +16,7 @@ from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, TOO_NOISY, Expectation, Reference
 from wirespeed.reference.roofline import passed, roofline, share
 from wirespeed.reference.shape import shape_of
+from wirespeed.statistics import LEAST_SAMPLES, lacks_samples
 
 SPREAD = 2.0
 """A rank that takes this much longer than the middle rank in one operation is told."""
@@ -95,12 +96,12 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
     graded = grade(found, measurement) if found else None
     id, title = check_id(prefix, measurement.op), _title(prefix, measurement)
     known = graded.references if graded else ()
-    if _half_width(measurement) > WIDE:
+    if because := _uncertain(measurement):
         return Finding(
             id=id,
             status="measured",
             title=title,
-            because=f"95 % interval wider than ±{WIDE * 100:.0f} %",
+            because=because,
             saw=f"{_precision(measurement)} after {measurement.iterations} iterations",
             fix="try a longer --level, or a quieter machine",
             next=_again(measurement),
@@ -223,7 +224,18 @@ def _figure(prefix: str, measurement: Measurement) -> str:
     return f"{format_duration(measurement.time.median)} ({precision})"
 
 
+def _uncertain(measurement: Measurement) -> str:
+    """Return why a figure supports no verdict: it has no interval, or a wide one; else nothing."""
+    if lacks_samples(measurement.samples):
+        return f"a 95 % interval needs {LEAST_SAMPLES} samples"
+    return (
+        f"95 % interval wider than ±{WIDE * 100:.0f} %" if _half_width(measurement) > WIDE else ""
+    )
+
+
 def _precision(measurement: Measurement) -> str:
+    if lacks_samples(measurement.samples):
+        return "no interval"
     return f"±{_half_width(measurement) * 100:.0f} %"
 
 

@@ -13,7 +13,7 @@ from wirespeed.model.verdicts import HISTORY
 from wirespeed.reference import TOO_NOISY, Expectation, Origin
 from wirespeed.reference.figures import Figure
 from wirespeed.reference.shape import CPU, Shape, busbw_interval, shape_of
-from wirespeed.statistics import student_t
+from wirespeed.statistics import lacks_samples, student_t
 
 # Which figures hold for a world, an operation and a size; nothing in between is made up.
 #
@@ -408,6 +408,9 @@ class BaselineReference:
         joined = _joined(world, "baseline", source, figures)
         if len(found) > 1:
             return joined
+        if lacks_samples(found[0].samples):
+            # Nothing shows the spread of such a figure, so that it may warn and not fail.
+            return replace(joined, time_range=None, busbw_range=None, may_fail=False)
         # Of one run its own interval is all that tells of its spread.
         time = found[0].time
         return replace(
