@@ -94,7 +94,7 @@ def find(figures: Iterable[Figure], shape: Shape, op: str, size: int) -> Match |
         notes.append(f"figures are of {counts} nodes, this is {shape.nodes}")
     vague = any(_vague(one, shape) for one in sized)
     if vague:
-        notes.append("GPU, ranks a node or network cards are not told on both sides")
+        notes.append("some of GPU, ranks per node and NICs are unknown on one side")
     if any(one.switch == "sharp" and one.kind != "gate" for one in sized):
         notes.append(
             "figures with SHARP: where switches do not add up, a ring over the cards is the limit"
