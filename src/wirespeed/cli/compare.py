@@ -249,7 +249,7 @@ def rm(name: str) -> None:
 @argument("ops [OP…]", nargs=-1, completes="measured")
 @option("--runs RUN,…", "These runs.  [default: all stored ones]")
 @option(
-    "--last N", "Only the newest N runs that measured it.  [default: 200]", click.IntRange(min=2)
+    "--last N", "Only the newest N runs, whatever they measured.  [default: 200]", click.IntRange(2)
 )
 @option(
     "--fail-on",
@@ -265,7 +265,8 @@ def rm(name: str) -> None:
 def trend(ops: tuple[str, ...], output: str, quiet: bool, color: str, **asked: Any) -> int:
     """One figure over many runs: its levels, since when, and what was different then.
 
-    OP is an operation, a strategy or an imported tool; without any it is all of them.
+    OP is an operation, a strategy or an imported tool; without any it is all of them. Changes are
+    corrected for all figures of these runs, so that OP alone has the same changes as among all.
 
     \f
     Examples:
@@ -290,17 +291,24 @@ def trend(ops: tuple[str, ...], output: str, quiet: bool, color: str, **asked: A
         loaded = sorted(load_refs(refs), key=lambda run: run.started)
         points = points_of(loaded[-last:] if last else loaded)
     else:
-        points = stored_points(chosen, last or _MOST_STORED)
+        points = stored_points(last or _MOST_STORED)
     found = trend_of(points, chosen, asked["fail_on"])
     if not found.series:
-        raise UsageError(
-            f"no figure was measured by two of {len({point.run for point in points})} runs",
-            expected="several runs of the same",
-            next="wirespeed runs list",
-        )
+        raise _no_series(ops, len({point.run for point in points}), refs is None, last)
     if not quiet:
         print_styled(render, found, output, color)
     return found.exit_code
+
+
+def _no_series(ops: tuple[str, ...], runs: int, stored: bool, last: int | None) -> UsageError:
+    """Return the error; of the newest stored runs more may have such figures."""
+    more = f"wirespeed trend {' '.join(ops)} --last {10 * (last or _MOST_STORED)}"
+    saw = f"{' and '.join(ops)} was not measured" if ops else "no figure was measured"
+    return UsageError(
+        f"{saw} by two of {runs} runs",
+        expected="several runs of the same",
+        next=more if ops and stored else "wirespeed runs list",
+    )
 
 
 # Runs by reference, and names of what they measured.

@@ -317,17 +317,22 @@ def trend(
 ) -> Trend:
     """Series of everything that at least two runs measured, in the order in which the runs started.
 
-    only: operations or strategies, all if empty. Figures of wrong data are left out. Runs of other
-    backends and numbers of nodes are series of their own.
+    only: operations or strategies that are shown, all if empty. The correction is over the series of
+    all points whatever is shown, so that a figure shown alone has the same changes as among all.
+    Figures of wrong data are left out. Runs of other backends and numbers of nodes are series of
+    their own.
     """
     found: dict[tuple[What, tuple[str, int]], list[Point]] = {}
     for point in sorted(points, key=lambda point: (point.started, point.run)):
-        if _wanted(point.what, only) and not point.figure.wrong:
+        if not point.figure.wrong:
             found.setdefault((point.what, point.world), []).append(point)
     several = [series for series in found.values() if len(series) > 1]
-    located = _located(several)
-    series = [_series(points, places) for points, places in zip(several, located, strict=True)]
-    return Trend(series=tuple(series), fail_on=fail_on)
+    series = [
+        _series(points, places)
+        for points, places in zip(several, _located(several), strict=True)
+        if _wanted(points[0].what, only)
+    ]
+    return Trend(series=tuple(series), fail_on=fail_on, family=len(several))
 
 
 def _located(all_points: Sequence[_Points]) -> list[list[Cut]]:

@@ -43,6 +43,13 @@ class What:
         return dict(self.fields).get(name)
 
     @property
+    def name(self) -> str:
+        """The operation, the strategy, the other tool, or which figure of its kind."""
+        told = dict(self.fields)
+        names = (told.get(name) for name in ("op", "strategy", "tool", "figure"))
+        return str(next((name for name in names if name), ""))
+
+    @property
     def is_ratio(self) -> bool:
         """Whether it is a share that is better when it is more, a goodput or the part of a step that
         is not exposed communication: its time is then seconds of wall time for such a one."""
@@ -204,6 +211,8 @@ class Trend:
     series: tuple[Series, ...]
     fail_on: float | None = None
     """Regression: the newest level is slower than the one before it by more than this."""
+    family: int = 0
+    """Series of all runs that were looked at, shown or not: changes are corrected for their number."""
 
     @property
     def regressions(self) -> tuple[Series, ...]:

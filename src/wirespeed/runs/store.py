@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -163,15 +163,15 @@ def _existing(path: Path) -> Path:
 # Many runs at once, for comparison: without a word about damage, which `runs list` tells of.
 
 
-def stored_points(names: Collection[str], last: int) -> "list[Point]":
-    """Figures of the newest `last` runs that ended and have such; names: of operations or strategies.
+def stored_points(last: int) -> "list[Point]":
+    """Return all figures of the newest `last` runs that ended.
 
     InputError where a store holds what is no figure.
     """
     from wirespeed.compare.compare import Point  # who looks for earlier runs needs none of it
 
     with opened() as index:
-        rows = index.figures(names, RunFilter(finished=True, last=last))
+        rows = index.figures(which=RunFilter(finished=True, last=last))
     with damage("a figure of a stored run"):
         return [
             Point(

@@ -6,7 +6,7 @@ from typing import Any
 from wirespeed.model.derived_records import Change, Difference, Series, Trend, What
 from wirespeed.model.units import GIGA
 from wirespeed.views import comparison
-from wirespeed.views.text import Grid, Style, Views, escape, rendered
+from wirespeed.views.text import Grid, Style, Views, counted, escape, rendered
 
 SCHEMA = "wirespeed.trend/1"
 
@@ -111,9 +111,11 @@ def _closing(trend: Trend) -> str:
     judged = sum(one.judged for one in trend.series)
     changes = sum(len(one.changes) for one in trend.series)
     word = "REGRESSION  " if trend.regressions else ""
+    all_figures = trend.family > len(trend.series)
+    family = f" (allowing for all {trend.family} figures of these runs)" if all_figures else ""
     return (
         f"{word}{judged} of {len(trend.series)} figures have runs enough to be judged (8), "
-        f"{changes} changes of level   exit {trend.exit_code}"
+        f"{counted(changes, 'change')} of level{family}   exit {trend.exit_code}"
     )
 
 
