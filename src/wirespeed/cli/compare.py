@@ -82,16 +82,19 @@ def compare(
     """Better, worse or noise? Each SIDE against the first, or against a baseline.
 
     SIDE is a run, or repeats of one with commas between them: ids, the starts of ids, `last`, or the
-    paths of run folders or of runs' JSON; imported runs too. Several runs a side tell what is noise.
+    paths of run folders or of runs' JSON; imported runs too. Several runs per side tell what is noise.
+    Of the same kind as the newest run that has figures: `last:3` is the newest three, `last~2` the one
+    two before the newest, `last~5..last~3` a range. `7f3c..91ae`: from that run to that, of its kind.
 
     \f
     Examples:
       wirespeed compare 7f3c 91ae                       one run a side
       wirespeed compare 7f3c,80aa,8e21 91ae,92b0,9c55   repeats: these tell noise from change
+      wirespeed compare last~5..last~3 last:3           the newest three against the three before
+      wirespeed compare last:3 --baseline               against `wirespeed baseline set`
       wirespeed compare 7f3c 91ae b2d4 --only all_reduce --fail-on 2%
-      wirespeed compare last --baseline                 against `wirespeed baseline set`
       wirespeed compare a/run.json nccl-tests-run -o md --across engine
-      wirespeed compare last --baseline -o junit > compared.xml
+      wirespeed compare last:3 --baseline -o junit > compared.xml
 
     Verdicts: WORSE or better needs a difference that noise does not explain, of --fail-on or more; same
     needs evidence that it is less than that; all else is `not enough runs`.
@@ -159,8 +162,8 @@ def baseline() -> None:
     \f
     Examples:
       wirespeed baseline set 7f3c 80aa 8e21     three repeats: their spread is the noise
-      wirespeed baseline set last --name nightly
-      wirespeed compare last --baseline
+      wirespeed baseline set last:3 --name nightly
+      wirespeed compare last:3 --baseline
     """
 
 
@@ -319,17 +322,18 @@ _MOST_STORED = 200
 
 def load_refs(text: str) -> "tuple[Run, ...]":
     """The runs of one side: references with commas between them. UsageError where one is none."""
-    from wirespeed.runs.store import find, load
+    from wirespeed.runs.selection import EXPECTED
+    from wirespeed.runs.store import find_all, load
 
     # A path may have a comma in its name.
     refs = [text] if Path(text).exists() else [ref for ref in text.split(",") if ref]
     if not refs:
         raise UsageError(
             f"{text!r} names no run",
-            expected="ids, the starts of ids, `last`, or paths, with commas between repeats",
+            expected=f"{EXPECTED}, with commas between repeats",
             next="wirespeed runs list",
         )
-    return tuple(load(find(ref)) for ref in refs)
+    return tuple(load(folder) for ref in refs for folder in find_all(ref))
 
 
 def operations(only: Collection[str]) -> tuple[str, ...]:
