@@ -21,6 +21,8 @@ LEAST_SAMPLES = 6
 """Below this many samples no order statistics enclose the median with 95 %: 2 (1/2)^5 = 6 %."""
 MAD_TO_SIGMA = 1.4826
 """The median absolute deviation of a normal distribution times this is its sigma."""
+FAR = 0.25
+"""Beyond the range of other runs: three that agree by luck have a narrow one."""
 SAME = 0.05
 """Times that differ by less are as good as each other."""
 _MANY = 1000
@@ -122,6 +124,16 @@ def paired_verdict(
     if interval.low > 1:
         return value, interval, "slower"
     return value, interval, "faster" if interval.high < 1 else "not enough rounds"
+
+
+def lies_outside(own: tuple[float, float], others: tuple[float, float], least: float = FAR) -> bool:
+    """Return whether an interval lies off the range of all others by a wide margin.
+
+    By more than that range is wide, and by `least`. All ends are above 0. It is no proof of a change:
+    the next run may lie there too.
+    """
+    gap = max(own[0] / others[1], others[0] / own[1])
+    return gap > max(1 + least, others[1] / others[0])
 
 
 def student_t(confidence: float, freedom: float) -> float:

@@ -175,6 +175,7 @@ def set_command(refs: tuple[str, ...], name: str) -> None:
     """Keep these runs, repeats of the same, in place of what had that name."""
     from wirespeed.compare.figures import figures_of
     from wirespeed.runs.named_files import set_baseline
+    from wirespeed.views.text import style_for
 
     runs = [run for ref in refs for run in load_refs(ref)]
     ids = [run.id for run in runs]
@@ -190,8 +191,16 @@ def set_command(refs: tuple[str, ...], name: str) -> None:
     path = set_baseline(runs, name)
     few = "" if len(runs) > 2 else "; three or more would tell the noise from run to run"
     click.echo(f"baseline {name}: {len(runs)} run{'s' * (len(runs) != 1)}, {path}{few}")
-    named = "" if name == "default" else f"={name}"
-    click.echo(f"next: wirespeed compare last --baseline{named}")
+    click.echo(style_for(sys.stdout).text(f"next: {_next_of(runs[-1], name)}"))
+
+
+def _next_of(run: "Run", name: str) -> str:
+    """Return the command whose runs are judged against a baseline of such runs."""
+    from wirespeed.cli.config import command_of, measures
+
+    if measures(run.command):
+        return command_of(run.command, run.config)
+    return f"wirespeed compare last:3 --baseline{'' if name == 'default' else f'={name}'}"
 
 
 @command(of=baseline)

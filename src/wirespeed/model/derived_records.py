@@ -66,7 +66,7 @@ class What:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     name: str
-    """The start of the run's id, with `+2` for two more runs; or `baseline NAME`."""
+    """The start of the first run's id and how many runs, `7f3c (3 runs)`; or `baseline NAME`."""
     runs: tuple[str, ...]
     """Ids."""
     started: str
@@ -115,6 +115,9 @@ class Row:
     verdict: CompareVerdict = "not enough runs"
     runs_needed: int = 0
     """Runs a side that would tell a change of `fail_on`, at this noise; 0: not known."""
+    outside: int = 0
+    """Runs of the other side that the few runs of one side lie outside of, all of them and far; 0: none
+    such. It is said while the verdict is `not enough runs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

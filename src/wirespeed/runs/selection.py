@@ -55,6 +55,22 @@ def find_selection(reference: str) -> list[Path]:
     return [folder_of(run.row.run) for run in runs[newest : oldest + 1][::-1]]
 
 
+def ids_before(id: str, most: int) -> list[str]:
+    """Return the ids of the newest runs of the same kind before that run, oldest first."""
+    found: list[str] = []
+    run = _end(id)
+    if isinstance(run, int):
+        return found
+    passed = False
+    for other in _alike(run):
+        if passed and len(found) < most:
+            found.append(other.row.id)
+        passed = passed or other.row.run == run.row.run
+        if len(found) == most:
+            break
+    return found[::-1]
+
+
 @dataclass(frozen=True, slots=True)
 class _Stored:
     """A run and what it measured."""

@@ -102,6 +102,7 @@ def _drawn(one: Series, number: int) -> dict[str, object]:
             Grid.filled(words.LEVELS, words.rows(one)), f"levels of {name}", f"levels-{number}"
         ),
         "remark": _remark(one),
+        "kind": "" if one.judged else "warn",
     }
 
 
@@ -156,5 +157,4 @@ def _round_values(values: list[float]) -> list[float]:
 def _rest(series: list[Series]) -> str:
     if not series:
         return ""
-    grid = Grid.filled(words.STEADY, [words.steady_row(one) for one in series])
-    return html_table(grid, "the others", "others")
+    return html_table(words.steady_grid(series), "the others", "others")

@@ -51,7 +51,13 @@ def _what(m: Measurement) -> str:
     return " ".join([m.op, m.dtype, *([m.redop] if m.redop != "none" else [])])
 
 
-_COLORS = {"faster": "green", "slower": "red", "failed": "red", "mixed": "yellow"}
+_COLORS = {
+    "faster": "green",
+    "slower": "red",
+    "failed": "red",
+    "mixed": "yellow",
+    "not enough rounds": "yellow",
+}
 _LONGEST = 60
 """Characters of a reason; SET-001 tells all of it."""
 _NOTE = (

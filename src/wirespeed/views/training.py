@@ -21,7 +21,15 @@ _MIB = 1 << 20
 _SENDING = "communication of a step (comm: mean of n profiled steps; exposed: median of the rounds)"
 _PEAKS = "memory of the rank that needs most, MiB (in brackets: predicted)"
 _POINTS = "memory at three points, MiB alive (in brackets: the most since the point before)"
-_RED = {"slower": "red", "fastest": "green", "poor": "red", "excellent": "green", "good": "green"}
+_COLORS = {
+    "slower": "red",
+    "fastest": "green",
+    "fastest so far": "yellow",
+    "not enough rounds": "yellow",
+    "poor": "red",
+    "excellent": "green",
+    "good": "green",
+}
 
 
 def training_lines(run: Run, style: Style) -> list[str]:
@@ -103,7 +111,7 @@ def _strategies(rows: Sequence[Training]) -> Grid:
             share_cell(one.mfu) if one.mfu is not None else "",
             seconds_cell(one.predicted_step) if one.predicted_step is not None else "",
             ratio_cell(one),
-            color=_RED.get(one.verdict, ""),
+            color=_COLORS.get(one.verdict, ""),
         )
     return grid
 
@@ -192,7 +200,7 @@ def _scaling(rows: Sequence[Training]) -> Grid:
             _share_ends(part, one.rounds) if part and part.value != 1 else "",
             one.grade,
             *(share_cell(one.loss[cause]) if _lost(one, cause) else "" for cause in causes),
-            color=_RED.get(one.grade, ""),
+            color=_COLORS.get(one.grade, ""),
             at=9,
         )
     return grid
@@ -392,6 +400,8 @@ def grid_table(run: Run) -> tuple[str, Grid]:
                 f"{one.memory.peak / 2**20:,.1f}" if one.memory else "",
                 ratio_cell(one),
                 "",
+                color=_COLORS.get(one.verdict, ""),
+                at=-2,
             )
         for row in missing(point):
             grid.add(row.what, *world, *[NOTHING] * 2, *[""] * 12, row.reason, color="yellow")
