@@ -286,7 +286,12 @@ def sample(
 ) -> tuple[Samples, StopReason, int]:
     """The samples, why it stopped, and how many calls are in one sample."""
     per_sample, fixed = (1, how.iterations) if how.timing == "each" else _batches(how)
-    rule = StopRule(precision=how.precision, max_time_s=how.max_time_s, fixed=fixed)
+    rule = StopRule(
+        precision=how.precision,
+        max_time_s=how.max_time_s,
+        interval_s=how.interval_s,
+        fixed=fixed,
+    )
     samples = Samples()
     begin = time.monotonic()
     while count := rule.next_chunk(samples.slowest, samples.elapsed_s):
