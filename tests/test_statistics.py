@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from wirespeed.statistics import (
     LEAST_SAMPLES,
     drift,
+    has_interval,
+    lacks_samples,
     mean_interval,
     median_absolute_deviation,
     median_interval,
     paired_ratio,
     percentile,
+    reach_of_ends,
     relative_half_width,
     student_t,
     sure_interval,
@@ -69,6 +72,15 @@ def test_large_counts_agree_with_the_normal_approximation():
 def test_the_least_count_for_95_percent_is_the_least():
     assert median_interval([1.0] * LEAST_SAMPLES).coverage >= 0.95
     assert median_interval([1.0] * (LEAST_SAMPLES - 1)).coverage < 0.95
+    assert [has_interval(n) for n in (0, 5, 6)] == [False, False, True]
+    assert [lacks_samples(n) for n in (0, 1, 5, 6)] == [False, True, True, False]
+
+
+def test_the_range_of_few_samples_stands_for_fewer_standard_errors():
+    """Two samples hold the median half of the time: 0.674 standard errors of a normal estimate."""
+    assert reach_of_ends(2) == pytest.approx(0.6745, abs=1e-3)
+    assert reach_of_ends(6) == reach_of_ends(100) == pytest.approx(1.96, abs=1e-2)
+    assert reach_of_ends(2) < reach_of_ends(3) < reach_of_ends(5) < reach_of_ends(6)
 
 
 @given(times)

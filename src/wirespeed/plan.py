@@ -48,6 +48,8 @@ class Measure:
     precision: float = 0.05
     """Half width of the 95 % interval of the median, relative to the median."""
     max_time_s: float = 2.0
+    interval_s: float = 0.0
+    """Seconds that a slow operation may take for an interval, where twice that time is less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ LEAST_SAMPLES = 6
 """Below this many samples no order statistics enclose the median with 95 %: 2 (1/2)^5 = 6 %."""
 MAD_TO_SIGMA = 1.4826
 """The median absolute deviation of a normal distribution times this is its sigma."""
+FAR = 0.25
+"""Beyond the range of other runs: three that agree by luck have a narrow one."""
 SAME = 0.05
 """Times that differ by less are as good as each other."""
 _MANY = 1000
@@ -41,6 +43,30 @@ class Interval:
     coverage: float
     """The probability that the true median lies within; below what was asked for when there are
     too few samples (fewer than 6 for 95 %), where the interval is (smallest, largest)."""
+
+
+def has_interval(samples: int) -> bool:
+    """Return whether so many samples give a 95 % interval of their median.
+
+    Below that, `low` and `high` of a record are the range of the samples, which no view may call an
+    interval and no verdict may rest on.
+    """
+    return samples >= LEAST_SAMPLES
+
+
+def lacks_samples(samples: int) -> bool:
+    """Return whether samples were counted and are too few for an interval; 0 stands for not counted."""
+    return samples > 0 and not has_interval(samples)
+
+
+def reach_of_ends(samples: int) -> float:
+    """Return how many standard errors the ends of a median's interval lie off it.
+
+    1.96 for a 95 % interval. The range of fewer samples holds the median less often (two samples:
+    half of the time), so its ends stand for fewer standard errors.
+    """
+    confidence = 0.95 if has_interval(samples) else 1 - 2 * 0.5 ** max(samples, 2)
+    return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Interval:
@@ -98,6 +124,16 @@ def paired_verdict(
     if interval.low > 1:
         return value, interval, "slower"
     return value, interval, "faster" if interval.high < 1 else "not enough rounds"
+
+
+def lies_outside(own: tuple[float, float], others: tuple[float, float], least: float = FAR) -> bool:
+    """Return whether an interval lies off the range of all others by a wide margin.
+
+    By more than that range is wide, and by `least`. All ends are above 0. It is no proof of a change:
+    the next run may lie there too.
+    """
+    gap = max(own[0] / others[1], others[0] / own[1])
+    return gap > max(1 + least, others[1] / others[0])
 
 
 def student_t(confidence: float, freedom: float) -> float:

@@ -85,6 +85,25 @@ def test_without_ends_of_calls_the_step_is_the_measure(step, said):
     assert (finding.status == "not_checked") == (step is None)
 
 
+@pytest.mark.parametrize("in_job", [3.0, None])
+def test_few_samples_decide_nothing(in_job: float | None) -> None:
+    few = [replace(one, iterations=5) for one in ALONE]
+    job = replay(call(1024, 2, in_job, None))
+    job = replace(job, unbroken=replace(job.unbroken, samples=2))
+    (finding,) = replay_findings(job, few)
+    assert (finding.id, finding.status) == ("REPLAY-001", "not_checked")
+    assert f"n={5 if in_job else 2}, no interval" in finding.because
+
+
+def test_few_rounds_warn_of_nothing() -> None:
+    slow = figures("a", "b", LOSS)
+    cores = replace(WORLD, nodes=(node(ranks=2, cpus=8),))
+    assert [one.status for one in shape_findings([slow], cores)] == ["warn"]
+    (finding,) = shape_findings([replace(slow, rounds=5)], cores)
+    assert finding.status == "pass"
+    assert "5 rounds, no interval" in finding.evidence[0]
+
+
 def test_a_job_of_another_size_is_no_measure():
     small = [replace(one, ranks=2) for one in ALONE]
     (finding,) = replay_findings(replay(call(1024, 2, 3, 1)), small)

@@ -77,6 +77,16 @@ def test_an_uncertain_figure_supports_no_verdict(
     assert by_id(world, [measured(half=0.49)], NoReference())["LAT-001"].fix == ""
 
 
+@pytest.mark.parametrize(("samples", "status"), [(5, "measured"), (6, "fail")])
+def test_a_range_of_few_samples_supports_no_verdict(
+    samples: int, status: str, world: World, measured: Any
+) -> None:
+    known = Known(Expectation(time_s=1e-6, busbw=1e15, source="x"))
+    found = by_id(world, [measured(half=0.01, iterations=samples)], known)["LAT-001"]
+    assert found.status == status
+    assert ("no interval" in found.title) is (samples < 6)
+
+
 def test_without_a_reference_ranks_that_lie_apart_are_told(world: World, measured: Any) -> None:
     medians = (100e-6, 100e-6, 100e-6, 230e-6)
     found = by_id(world, [measured(rank_medians=medians)], NoReference())["LAT-001"]

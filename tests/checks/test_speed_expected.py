@@ -70,6 +70,27 @@ def test_runs_that_lie_too_far_apart_pass_nothing(world: World, measured: Any) -
     assert bandwidth(world, measured, 99e9, fleet(origin="baseline")).status == "pass"
 
 
+@pytest.mark.parametrize(
+    ("origin", "samples", "outside"),
+    [("baseline", 3, True), ("fleet", 9, True), ("baseline", 2, False), ("reference", 9, False)],
+)
+@pytest.mark.parametrize("too_noisy", [True, False])
+def test_far_off_all_earlier_runs_is_told(
+    world: World, measured: Any, origin: Any, samples: int, outside: bool, too_noisy: bool
+) -> None:
+    seconds = measured(busbw=100e9).time.median
+    known = fleet(
+        origin=origin, samples=samples, time_range=(0.11 * seconds, 0.12 * seconds),
+        outside_fail=0.01 if too_noisy else 0.6, outside_warn=0.01 if too_noisy else 0.8,
+    )  # fmt: skip
+    found = bandwidth(world, measured, 12e9, known)
+    text = f"outside all {samples} earlier runs (−88 %)"
+    assert (text in found.saw + found.because) is outside
+    near = fleet(origin=origin, samples=samples, time_range=(0.9 * seconds, 1.1 * seconds))
+    near_by = bandwidth(world, measured, 12e9, near)
+    assert "outside" not in near_by.saw + near_by.because
+
+
 def test_a_figure_whose_interval_reaches_the_spread_is_not_low(world: World, measured: Any) -> None:
     assert bandwidth(world, measured, 50e9, fleet(), half=0.4).status == "measured"
 

@@ -190,3 +190,12 @@ def test_wrong_data_and_files_that_are_left() -> None:
 def test_few_rounds_have_no_interval() -> None:
     few = tuple(replace(one, rate=middle(1e9, samples=2)) for one in GOOD.figures)
     assert "too few for an interval" in told(replace(GOOD, figures=few))["STOR-004"].title
+
+
+@pytest.mark.parametrize("id", ["STOR-004", "STOR-006"])
+def test_few_rounds_support_no_verdict(id: str) -> None:
+    few = middle(0.5e9, samples=5)
+    figures = tuple(replace(one, rate=few, per_s=one.per_s and few) for one in GOOD.figures)
+    needs = {"model": "llama-8b", "checkpoint": 200 * 10**9, "needed_per_s": 1e12}
+    assert told(replace(GOOD, figures=figures, **needs))[id].status == "measured"
+    assert told(replace(GOOD, **needs))[id].status in ("warn", "fail")

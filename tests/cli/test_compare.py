@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -99,12 +99,56 @@ def test_paths_and_json(do, tmp_path: Path) -> None:  # type: ignore[no-untyped-
     assert do("compare", str(odd), "b0.json").code == 3
 
 
+@pytest.mark.parametrize(
+    ("command", "config", "line"),
+    [
+        ("check", {"level": "quick", "ranks": 2, "output": "table", "quiet": True},
+         "wirespeed check --level quick --ranks 2"),
+        ("check", {"level": "medium", "ranks": None, "only": ["BW-001"], "inject": ["flip:rank=1"]},
+         "wirespeed check --only BW-001"),
+        ("bench", {"ops": ["all_reduce", "all_gather"], "min_bytes": "1M", "dtypes": ["float32"],
+                   "precision": 5.0, "max_time": 0.5, "in_flight": 1, "repeat": 3, "env": []},
+         "wirespeed bench all_reduce all_gather --min-bytes 1M --max-time 0.5 --repeat 3"),
+        ("train", {"strategy": "naive,ddp", "max_time": 20.0}, None),
+        ("import", {"path": "x"}, "wirespeed compare last:3 --baseline"),
+        ("launch", {}, "wirespeed compare last:3 --baseline"),
+    ],
+)  # fmt: skip
+def test_a_baseline_is_followed_by_the_command_that_is_judged_against_it(
+    do,  # type: ignore[no-untyped-def]
+    command: str,
+    config: dict[str, object],
+    line: str | None,
+) -> None:
+    for k in range(3):
+        save(replace(a_run(f"a{k}000000", 1e-5), command=command, config=config))
+    last = do("baseline", "set", "last:3").out.splitlines()[-1]
+    if line is None:
+        assert last.startswith("next: wirespeed train --")
+        return
+    assert last == f"next: {line}"
+
+
+def test_three_runs_against_the_three_before(do) -> None:  # type: ignore[no-untyped-def]
+    for k, time in enumerate([1.0, 1.01, 0.99, 1.5, 1.51, 1.49]):
+        minute = f"2026-11-03T10:{k:02d}:00.000Z"
+        save(replace(a_run(f"a{k}000000", 1e-5 * time), started=minute))
+    shown = do("compare", "last~5..last~3", "last:3", "-o", "json")
+    (versus,) = json.loads(shown.out)["versus"]
+    assert shown.code == 1
+    assert versus["before"]["runs"] == ["a0000000", "a1000000", "a2000000"]
+    assert versus["after"]["runs"] == ["a3000000", "a4000000", "a5000000"]
+    assert do("compare", "last:3", "last:2").code == 2, "a run on both sides"
+    assert do("compare", "last:9", "last").code == 2
+
+
 def test_baseline_from_set_to_rm(do) -> None:  # type: ignore[no-untyped-def]
     side = stored("a", 1e-5)
     worse = stored("b", 1.2e-5)
     assert do("baseline", "list").out.startswith("no baselines")
     shown = do("baseline", "set", *side.split(","))
     assert (shown.code, "3 runs" in shown.out) == (0, True)
+    assert shown.out.splitlines()[-1] == "next: wirespeed bench"
     shown = do("compare", worse, "--baseline")
     assert (shown.code, "baseline default" in shown.out) == (1, True)
     for id in side.split(","):

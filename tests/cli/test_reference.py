@@ -1,6 +1,9 @@
 """`wirespeed reference` as a user calls it: own figures, questions, bad input."""
 
 import json
+import re
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +64,95 @@ def test_what_is_missing_is_asked_for(capsys: Any) -> None:
         "8x400",
     ]
     assert wirespeed(["reference", "ask", *words]) == 3
-    out = capsys.readouterr().out
-    assert "next      the same with --interconnect" in out
-    known = out.partition("known")[2]
-    assert "1 node," not in known, "figures of several nodes come first"
+    out = " ".join(capsys.readouterr().out.split())
+    assert "you did not say what connects the nodes: --interconnect, such as ib" in out
+    assert f"next wirespeed reference ask {' '.join(words)} --interconnect ib" in out
+    assert "no figure is known for such nodes" not in out
+    assert wirespeed(["reference", "ask", *words, "-o", "json"]) == 3
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["verdict"], answer["expected"]) == ("unknown", None)
+    answers = {one["interconnect"]: one["verdict"] for one in answer["by_interconnect"]}
+    assert answers["ib"] == answers["roce"] == "low"
     assert wirespeed(["reference", "ask", *words, "--interconnect", "roce"]) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "368 GB/s … 384 GB/s, among them" in out
     assert (
         "nccl-tests#290: a ring gets 46 to 48 GB/s from each NDR card, 2025-03-03, read 2026-11"
         in out
+    )
+
+
+def printed_commands() -> list[str]:
+    """Return the commands of `reference ask` on all pages that need no stored run."""
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    texts = [page.read_text() for page in pages]
+    texts.append((root / "src/wirespeed/cli/reference.py").read_text())
+    found = [
+        line for text in texts for line in re.findall(r"wirespeed (reference ask [^`\n]*)", text)
+    ]
+    return sorted({line.strip() for line in found if "--busbw" in line})
+
+
+def test_there_are_printed_commands() -> None:
+    assert len(printed_commands()) >= 5
+
+
+@pytest.mark.parametrize("line", printed_commands())
+def test_each_printed_command_has_an_answer(line: str, capsys: Any) -> None:
+    words = shlex.split(line)
+    code = wirespeed([*words, "-o", "json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert code == {"normal": 0, "low": 1, "unknown": 3}[answer["verdict"]]
+    if code == 3:
+        assert "--interconnect" not in words
+        assert {one["verdict"] for one in answer["by_interconnect"]} > {"normal"}
+    else:
+        assert answer["expected"]["source"]
+
+
+@pytest.mark.parametrize(
+    ("busbw", "code", "verdicts"),
+    [
+        ("480", 0, {"ib": "normal", "efa": "normal", "tcpxo": "high"}),
+        ("310", 3, {"ib": "low", "efa": "low", "tcpxo": "normal"}),
+        ("20", 3, {"ib": "low", "efa": "low", "tcpxo": "low"}),
+    ],
+)
+def test_without_an_interconnect_each_has_an_answer(
+    busbw: str, code: int, verdicts: dict[str, str], capsys: Any
+) -> None:
+    words = ["all_reduce", "8G", "--busbw", busbw, "--gpu", "H100", "--nodes", "2"]
+    assert wirespeed(["reference", "ask", *words, "-o", "json"]) == code
+    answer = json.loads(capsys.readouterr().out)
+    assert {one["interconnect"]: one["verdict"] for one in answer["by_interconnect"]} == verdicts
+
+
+def test_low_on_all_interconnects_is_low_where_tcp_is_among_them(
+    tmp_path: Path, capsys: Any
+) -> None:
+    mine = tmp_path / "mine.csv"
+    mine.write_text(
+        "gpu,gpus_per_node,nodes,interconnect,collective,size,busbw_GBps,source\n"
+        "H100 SXM,8,2,tcp,all_reduce,8G,40,me\n"
+    )
+    assert wirespeed(["reference", "add", str(mine), "-q"]) == 0
+    words = ["all_reduce", "8G", "--busbw", "20", "--gpu", "H100", "--nodes", "2"]
+    assert wirespeed(["reference", "ask", *words]) == 1
+    assert capsys.readouterr().out.startswith("LOW  ")
+
+
+@pytest.mark.parametrize(("samples", "place"), [(5, "unknown"), (6, "normal")])
+def test_a_figure_of_few_samples_supports_no_verdict(samples: int, place: str, capsys: Any) -> None:
+    run = stored(half=0.01)
+    few = replace(run.measurements[0], iterations=samples)
+    save(replace(run, id="7f3c0a1b", measurements=(few,)))
+    assert wirespeed(["reference", "add", "91ae33fe", "--interconnect", "memory", "-q"]) in (0, 2)
+    capsys.readouterr()
+    code = wirespeed(["reference", "ask", "--run", "7f3c0a1b", "-o", "json"])
+    assert (code, json.loads(capsys.readouterr().out)["verdict"]) == (
+        3 if samples < 6 else 0,
+        place,
     )
 
 

@@ -81,6 +81,13 @@ def test_a_slow_operation_gets_what_the_time_allows_and_an_interval_if_twice_doe
     assert reason == ("precision" if count >= 6 else "time")
 
 
+@pytest.mark.parametrize(("each", "count", "usual"), [(0.03, 6, 6), (0.4, 6, 2), (0.6, 2, 2)])
+def test_an_interval_may_take_longer_where_a_verdict_needs_it(each, count, usual):
+    rules = StopRule(max_time_s=0.12, interval_s=3.0), StopRule(max_time_s=0.12)
+    counts = [len(run(rule, lambda i: 1.0, seconds_each=each)[0]) for rule in rules]
+    assert counts == [count, usual]
+
+
 @given(st.lists(st.floats(0, 10), max_size=300), st.floats(0, 10), st.floats(0, 1))
 def test_the_rule_is_a_function_of_what_all_ranks_know(samples, elapsed, precision):
     rule = StopRule(precision=precision, max_iterations=400)

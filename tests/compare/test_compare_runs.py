@@ -70,6 +70,38 @@ def test_one_or_two_runs_call_nothing_different(make_run) -> None:  # type: igno
     assert verdicts(compare([SideRuns(tuple(a)), SideRuns(tuple(b))])) == ["WORSE"]
 
 
+@pytest.mark.parametrize(
+    ("times", "runs", "outside"),
+    [
+        ([1e-4], 3, 3),
+        ([1e-6], 3, 3),
+        ([1e-4, 2e-4], 3, 3),
+        ([1.2e-5], 3, 0),
+        ([1e-4, 1e-5], 3, 0),
+        ([1e-4], 2, 0),
+        ([1e-4, 1e-4, 1e-4], 3, 0),
+    ],
+    ids=["slower", "faster", "two", "near", "one of two", "two earlier", "enough to decide"],
+)
+def test_few_runs_that_lie_outside_of_all_others_are_told(  # type: ignore[no-untyped-def]
+    make_run, times: list[float], runs: int, outside: int
+) -> None:
+    before = [make_run(f"a{k}", {1024: 1e-5 * f}) for k, f in enumerate(JITTER[:runs])]
+    after = [make_run(f"b{k}", {1024: time}) for k, time in enumerate(times)]
+    sides = [SideRuns(tuple(before)), SideRuns(tuple(after))]
+    found = compare(sides)
+    assert found.rows[0].outside == outside
+    assert outside == 0 or verdicts(found) == ["not enough runs"]
+    assert compare(sides[::-1]).rows[0].outside == outside, "whichever side has few"
+
+
+def test_a_wide_interval_is_not_outside(make_run) -> None:  # type: ignore[no-untyped-def]
+    before = [make_run(f"a{k}", {1024: 1e-5 * f}) for k, f in enumerate(JITTER)]
+    for wide, outside in ((0.1, 3), (1.5, 0)):
+        after = make_run("b0", {1024: 4e-5}, wide=wide)
+        assert compare([SideRuns(tuple(before)), SideRuns((after,))]).rows[0].outside == outside
+
+
 def test_stated_noise_lets_single_runs_decide(make_run) -> None:  # type: ignore[no-untyped-def]
     a, b = make_run("a", {1024: 1e-5}), make_run("b", {1024: 1.126e-5})
     sides = [SideRuns((a,)), SideRuns((b,))]
@@ -115,7 +147,7 @@ def test_many_rows_are_allowed_for(side) -> None:  # type: ignore[no-untyped-def
 def test_several_sides_share_one_correction(side) -> None:  # type: ignore[no-untyped-def]
     a, b, c = (side(name, {1024: t}) for name, t in (("a", 1e-5), ("b", 1.2e-5), ("c", 1e-5)))
     found = compare([a, b, c])
-    assert [one.after.name for one in found.versus] == ["b0+2", "c0+2"]
+    assert [one.after.name for one in found.versus] == ["b0 (3 runs)", "c0 (3 runs)"]
     assert verdicts(found) == ["WORSE", "same"]
     assert found.rows[0].adjusted_p == pytest.approx(2 * found.rows[0].p)
 

@@ -94,3 +94,29 @@ def test_many_figures_are_allowed_for(make_run) -> None:  # type: ignore[no-unty
     ]
     assert any(cuts(np.log(noise[:, j]).tolist()) for j in range(60))
     assert not any(one.changes for one in trend(points_of(runs)).series)
+
+
+def test_one_figure_shown_alone_has_the_changes_that_it_has_among_all(make_run) -> None:  # type: ignore[no-untyped-def]
+    """A cut that noise explains among 40 figures is no change either where its operation is shown alone;
+    one that noise does not explain is a change in both."""
+    rng = np.random.default_rng(5)
+    noise = rng.lognormal(0, 0.05, (18, 40))
+    alone = next(j for j in range(40) if cuts(np.log(noise[:, j]).tolist()))
+    noise[9:, (alone + 1) % 40] *= 3
+    ops = {1024 + alone: "all_gather", 1024 + (alone + 1) % 40: "broadcast"}
+    runs = []
+    for k in range(18):
+        run = make_run(
+            f"r{k:02d}",
+            {1024 + j: 1e-5 * noise[k, j] for j in range(40)},
+            started=f"2026-11-{k + 1:02d}T03:00:00Z",
+        )
+        named = tuple(replace(m, op=ops.get(m.size_bytes, m.op)) for m in run.measurements)
+        runs.append(replace(run, measurements=named))
+    every = trend(points_of(runs))
+    assert every.family == 40
+    for op, changes in (("all_gather", 0), ("all_reduce", 0), ("broadcast", 1)):
+        shown = trend(points_of(runs), only=[op])
+        assert shown.series == tuple(one for one in every.series if one.what.get("op") == op)
+        assert sum(len(one.changes) for one in shown.series) == changes
+        assert shown.family == 40

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from typing import Any
 
 import jsonschema
@@ -255,3 +256,34 @@ def test_nothing_that_could_run_is_no_success(cli: Any) -> None:
     done = cli("bench", "send_recv", *QUICK, "-e", "1K", "--ranks", "1")
     assert done.code == 3, done.out
     assert cli.run()["verdict"] == "UNKNOWN"
+
+
+@pytest.mark.slow
+def test_repeats_are_runs_that_compare_takes(cli: Any) -> None:
+    words = ("bench", "all_reduce", "--sizes", "4K", "-n", "8", "--ranks", "2", "--repeat", "3")
+    done = cli(*words)
+    assert done.code == 0, done.err
+    ids = re.findall(r"   run ([0-9a-f]{8})$", done.out, re.MULTILINE)
+    assert len(set(ids)) == 3
+    assert f"wirespeed: 3 runs: {' '.join(ids)}" in done.err
+    following = done.err.splitlines()[-1].removeprefix("next: wirespeed ")
+    assert following == f"baseline set {' '.join(ids)}"
+    done = cli(*following.split())
+    assert done.out.splitlines()[-1].endswith("--repeat 3 --ranks 2")
+    assert cli("compare", "last:3", "--baseline").code == 2, "the baseline is of these runs"
+    assert cli("compare", "last~2", "last:2").code == 3, "one run and two decide nothing"
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_the_repeats_that_have_ended(cli: Any) -> None:
+    words = ("bench", "all_reduce", "--sizes", "4K", "--ranks", "2", "--repeat", "50", "-n", "8")
+    running = cli.start(*words)
+    cli.until(lambda: "run 3 of 50" in running.err())
+    running.signal(signal.SIGINT)
+    done = running.wait()
+    assert done.code == 130
+    assert "Traceback" not in done.err
+    kept = re.search(r"wirespeed: (\d+) of 50 runs: ([0-9a-f ]+)", done.err)
+    assert kept is not None
+    assert int(kept[1]) >= 2
+    assert all(id in done.out for id in kept[2].split())

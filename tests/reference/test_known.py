@@ -1,5 +1,6 @@
 """Baselines, own figures and the order in which they are believed."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,8 +66,6 @@ def test_a_run_whose_way_between_nodes_is_not_known_gives_no_figure(
 def test_own_figures_of_processors_are_for_the_same_model(
     laptop: Any, run: Any, timed: Any
 ) -> None:
-    from dataclasses import replace
-
     world = laptop()
     own = FigureReference(figures_of_run(run(world, timed()), "x"), "own")
     assert own.expect(world, timed()) is not None
@@ -90,6 +89,19 @@ def test_the_order_and_what_stands_behind(cluster: Any, run: Any, timed: Any) ->
     assert told is not None
     assert [told.origin, *(one.origin for one in told.also)] == ["baseline", "fleet", "reference"]
     assert told.outside_fail == told.also[0].outside_fail, "the fleet tells the spread of one run"
+
+
+@pytest.mark.parametrize(("samples", "may_fail"), [(5, False), (20, True)])
+def test_a_baseline_of_few_samples_fails_nobody(
+    cluster: Any, run: Any, timed: Any, samples: int, may_fail: bool
+) -> None:
+    world = cluster(2)
+    good = replace(timed(350e9), iterations=samples)
+    (baseline,) = baseline_references([("a", "x", [run(world, good)])])
+    known = baseline.expect(world, timed(350e9))
+    assert known is not None
+    assert known.may_fail is may_fail
+    assert (known.time_range is None) is not may_fail
 
 
 @pytest.mark.parametrize("repeats", [1, 3])

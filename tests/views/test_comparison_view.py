@@ -77,7 +77,7 @@ def test_the_look() -> None:
     lines = comparison.render(WHOLE, "table", PLAIN).splitlines()
     assert lines[0] == (
         "changed between runs: nccl 2.28.9 → 2.29.1     "
-        "(environment, hosts: same; image: not recorded on both sides)"
+        "(environment, hosts: same; image not recorded)"
     )
     assert lines[1] == "torch · float32 · sum · 8 ranks"
     assert [" ".join(line.split()) for line in lines[3:5]] == [
@@ -103,9 +103,36 @@ def test_every_figure_has_interval_and_count_or_none_is_claimed() -> None:
     )
     assert "NOT ENOUGH RUNS" in text
     assert "exit 3" in text
-    assert "three runs a side" in text
+    assert "three runs per side" in text
     assert "inf" not in text
     assert " – " in text
+
+
+def test_what_lies_outside_of_all_runs_is_said_and_not_decided() -> None:
+    far = replace(GIB, verdict="not enough runs", runs=(3, 1), ratio=8.0, outside=3)
+    whole = Comparison(fail_on=0.05, versus=(replace(VERSUS, rows=(far,)),))
+    text = "not enough runs; outside all 3 earlier runs (−87.5 %)"
+    for format in ("table", "md"):
+        assert text in comparison.render(whole, format, PLAIN)
+    row = comparison.document(whole)["versus"][0]["rows"][0]
+    assert (row["verdict"], row["outside_of_runs"]) == ("not enough runs", 3)
+    assert "NOT ENOUGH RUNS" in comparison.render(whole, "table", PLAIN)
+    decided = replace(whole, versus=(replace(VERSUS, rows=(replace(far, verdict="WORSE"),)),))
+    assert "outside" not in comparison.render(decided, "table", PLAIN)
+
+
+AMBER = "\x1b[33m"
+
+
+def test_what_is_not_decided_is_amber() -> None:
+    undecided = replace(MIB, verdict="not enough runs")
+    text = comparison.render(
+        Comparison(fail_on=0.05, versus=(replace(VERSUS, rows=(undecided,)),)),
+        "table",
+        Style(width=200, color=True),
+    )
+    assert f"{AMBER}not enough runs" in text
+    assert f"{AMBER}NOT ENOUGH RUNS" in text
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def one(**more: Any) -> Training:
         "ranks": 2,
         "nodes": 1,
         "batch": 8,
-        "rounds": 3,
-        "step": Spread(mean=0.1, std=0.01, low=0.09, high=0.12, samples=9),
+        "rounds": 9,
+        "step": Spread(mean=0.1, std=0.01, low=0.09, high=0.12, samples=27),
         "parts": {"forward": 0.04, "backward": 0.06},
         "samples_per_s": 80.0,
     }
@@ -219,4 +219,22 @@ def test_communication_time_has_mean_std_and_interval_in_the_page(train: Run) ->
     assert {row[0] for row in table[1:]} == {
         name_of(one) for one in train.training if one.study == "compare" and one.comm
     }
+    assert {row[3] for row in table[1:]} == {"4 rounds, no interval"}
+    more = tuple(
+        (one.comm_spread and replace(one, comm_spread=replace(one.comm_spread, samples=12))) or one
+        for one in train.training
+    )
+    read = Reader(page(replace(train, training=more)))
+    (table,) = (rows for rows in read.tables.values() if rows[0][1:4] == ["comm", "std", "95 %"])
     assert all("…" in row[3] for row in table[1:])
+
+
+def test_few_rounds_have_no_whiskers() -> None:
+    few = [one(rounds=5, efficiency=Ratio(value=0.9, low=0.8, high=1.0), ranks=n) for n in (1, 2)]
+    drawn = step_chart(few)
+    whiskers = next(trace for trace in drawn["data"] if trace["name"] == "mean and 95 % interval")
+    assert whiskers["error_x"]["arrayminus"] == [0, 0]
+    assert all("no interval" in text for text in whiskers["customdata"])
+    scaled = scaling_chart([replace(row, study="strong") for row in few])
+    assert scaled is not None
+    assert scaled["data"][0]["error_y"]["arrayminus"] == [0, 0]

@@ -174,7 +174,7 @@ def test_a_regression_is_a_failure_and_what_is_undecided_is_skipped() -> None:
     assert wrong.attrib["type"] == "wrong data"
     (skipped,) = suite.iter("skipped")
     assert "not enough runs" in skipped.attrib["message"]
-    assert "5 runs a side" in skipped.attrib["message"]
+    assert "5 runs per side" in skipped.attrib["message"]
 
 
 @pytest.mark.parametrize("verdicts", [(), ("not enough runs", "not enough runs")])

@@ -76,6 +76,14 @@ def test_the_table_has_times_with_intervals_and_a_verdict_each(compared: Run) ->
     assert "busbw GB/s" not in text, "single sizes stand in the wide view"
 
 
+def test_few_rounds_have_no_interval(compared: Run) -> None:
+    few = tuple(replace(one, round_times=one.round_times[:3]) for one in SLOW.figures)
+    run = replace(compared, settings=(DEFAULT, replace(SLOW, rounds=(1, 2, 3), figures=few)))
+    (row,) = [line for line in table.render(run, PLAIN).splitlines() if "A=slow" in line]
+    assert "5.00 ms  3 rounds, no interval  " in row
+    assert "2.00×  slower" in row
+
+
 def test_the_winner_is_told_as_lines_to_set(compared: Run) -> None:
     text = table.render(compared, PLAIN)
     assert "winner: 1.25× (1.22 … 1.28) faster than the default over 9 rounds; to set it:" in text

@@ -80,6 +80,6 @@ def test_what_is_exposed_beyond_communication_is_explained(train: Run) -> None:
 
     assert "naive" not in told(0.012, 0.011, 0.013), "the order holds"
     noise = told(0.0133, 0.011, 0.016)
-    assert "naive: exposed is 1.00 ms above comm, less than their intervals tell apart" in noise
+    assert "1.00 ms above comm (−3.50 ms … 5.90 ms), less than their intervals tell apart" in noise
     assert "copies gradients" in told(0.0233, 0.021, 0.026)
     assert "naive" not in told(0.002, -0.001, 0.003), "hidden communication needs no word"

@@ -10,6 +10,7 @@ from wirespeed.model.bench_records import MedianTime, Replay, call_key
 from wirespeed.model.records import Finding, Measurement, World
 from wirespeed.model.training_records import LoadFigures, Ratio
 from wirespeed.model.units import format_duration
+from wirespeed.statistics import has_interval, lacks_samples
 
 CODE = 0.5
 """Where the collectives alone explain less than this share, it is the code."""
@@ -41,6 +42,9 @@ def replay_findings(replay: Replay, measurements: Sequence[Measurement]) -> list
     if any(m and m.groups == "all" and m.ranks != replay.job_ranks for _, m in pairs):
         return [tell("REPLAY-001", "another size", ranks=replay.job_ranks)]
     timed = [(one, one.in_job, m.time) for one, m in pairs if one.in_job and m]
+    least = min(
+        (min(one.in_job.samples, m.samples) for one, m in pairs if one.in_job and m), default=0
+    )
     if len(timed) < len(pairs):
         return [_by_step(replay)]
     job = _sum([(one.calls, time.median, time.low, time.high) for one, time, _ in timed])
@@ -50,6 +54,8 @@ def replay_findings(replay: Replay, measurements: Sequence[Measurement]) -> list
     lasts = [one.calls * one.last for one, _ in pairs if one.last is not None]
     waiting = max(0.0, job.median - sum(lasts)) if len(lasts) == len(pairs) else None
     told = {"job": job.text, "alone": alone.text, "share": f"{alone.median / job.median:.0%}"}
+    if lacks_samples(least):
+        return [_few_samples(least, alone, job)]
     case = _verdict(alone, job)
     why = "" if waiting is None or case == "fabric" else _waiting(waiting)
     return [tell("REPLAY-001", case, why=why, **told)]
@@ -66,8 +72,17 @@ def _by_step(replay: Replay) -> Finding:
     if replay.job_step is None or replay.job_step.median <= 0:
         return tell("REPLAY-001", "nothing timed")
     alone, step = _whole(replay.unbroken), _whole(replay.job_step)
+    least = min(replay.unbroken.samples, replay.job_step.samples)
+    if lacks_samples(least):
+        return _few_samples(least, alone, step)
     told = {"step": step.text, "alone": alone.text, "share": f"{alone.median / step.median:.0%}"}
     return tell("REPLAY-001", _BY_STEP[_verdict(alone, step)], **told)
+
+
+def _few_samples(samples: int, alone: Sum, job: Sum) -> Finding:
+    """Return the finding that the ends of neither are those of an interval."""
+    times = {"alone": format_duration(alone.median), "job": format_duration(job.median)}
+    return tell("REPLAY-001", "few samples", samples=samples, **times)
 
 
 def _whole(time: MedianTime) -> Sum:
@@ -97,8 +112,12 @@ def shape_findings(load: Sequence[LoadFigures], world: World) -> list[Finding]:
     gains = [(one, gain) for gain, one in reversed(first_of.items())]
     if not gains:
         return [tell("SHAPE-001", "nothing timed")]
-    said = [f"{one.name} beside {one.beside}: {_said(gain)}" for one, gain in gains]
-    slower = [one for one, (_, gain) in zip(said, gains, strict=True) if gain.high < SLOWER]
+    said = [f"{one.name} beside {one.beside}: {_said(gain, one.rounds)}" for one, gain in gains]
+    slower = [
+        text
+        for text, (load, gain) in zip(said, gains, strict=True)
+        if has_interval(load.rounds) and gain.high < SLOWER
+    ]
     if slower and not _crowded(world):
         told = {"saw": "; ".join(slower), "number": len(slower), "of": len(gains)}
         return [tell("SHAPE-001", "slower", **told)]
@@ -113,5 +132,7 @@ def _crowded(world: World) -> bool:
     return world.backend == "gloo" and bool(short)
 
 
-def _said(gain: Ratio) -> str:
+def _said(gain: Ratio, rounds: int) -> str:
+    if not has_interval(rounds):
+        return f"{gain.value:.2f}× ({rounds} rounds, no interval)"
     return f"{gain.value:.2f}× ({gain.low:.2f} to {gain.high:.2f})"

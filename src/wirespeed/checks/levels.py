@@ -33,6 +33,11 @@ class Level:
     """For each timed size."""
 
 
+_INTERVAL_S = 3.0
+"""For the samples of an interval, without which no speed is judged: a link that is ten times too slow
+must not be passed over for it."""
+
+
 LEVELS = {
     "quick": Level((4 * 1021,), (), (), False, 1024, 1 << 20, 0.1, 0.12),
     "medium": Level((4 * 1021, 1 << 20), _DTYPES, REDOPS, True, 1024, 4 << 20, 0.05, 0.3),
@@ -211,7 +216,9 @@ def _of_operation(
     timed = [("LAT", level.latency_bytes)]
     if collective.has_data:
         timed.append(("BW", level.bandwidth_bytes * scale))
-    measure = Measure(precision=level.precision, max_time_s=level.max_time_s)
+    measure = Measure(
+        precision=level.precision, max_time_s=level.max_time_s, interval_s=_INTERVAL_S
+    )
     others = not {id.split("-")[0] for id in only}.isdisjoint(collective.timed_for)
     for prefix, size in timed:
         if wanted(check_id(prefix, op)) or others:

@@ -6,7 +6,8 @@ from typing import Any
 
 from wirespeed.checks.registry import EXPLAINED, tell
 from wirespeed.model.records import Finding, Located, PairFigures, Subject
-from wirespeed.model.units import format_bandwidth, format_duration, listed
+from wirespeed.model.units import counted, format_bandwidth, format_duration, listed
+from wirespeed.statistics import has_interval
 
 _KINDS = ("node", "direction", "rail", "nic", "uplink", "link", "straggler", "dead")
 _IDS = {kind: f"LOC-{number:03d}" for number, kind in enumerate(_KINDS, 1)}
@@ -73,7 +74,9 @@ def _subject(located: Located, culprit: Culprit, names: Sequence[str]) -> Subjec
 
 def _saw(located: Located, culprit: Culprit) -> str:
     times, low, high = (_times(culprit[name]) for name in ("factor", "low", "high"))
-    own = _own(located, culprit)
+    own, samples = _own(located, culprit), culprit["samples"]
+    if not has_interval(samples):
+        return f"{own}{times} worse ({counted(samples, 'reading')}, no interval)"
     return f"{own}{times} worse (95 %: {low} to {high}), from {culprit['samples']} readings"
 
 

@@ -16,6 +16,7 @@ from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, TOO_NOISY, Expectation, Reference
 from wirespeed.reference.roofline import passed, roofline, share
 from wirespeed.reference.shape import shape_of
+from wirespeed.statistics import LEAST_SAMPLES, lacks_samples, lies_outside
 
 SPREAD = 2.0
 """A rank that takes this much longer than the middle rank in one operation is told."""
@@ -99,12 +100,12 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
     graded = grade(found, measurement) if found else None
     id, title = check_id(prefix, measurement.op), _title(prefix, measurement)
     known = graded.references if graded else ()
-    if _half_width(measurement) > WIDE:
+    if because := _uncertain(measurement):
         return Finding(
             id=id,
             status="measured",
             title=title,
-            because=f"95 % interval wider than ±{WIDE * 100:.0f} %",
+            because=because,
             saw=f"{_precision(measurement)} after {measurement.iterations} iterations",
             fix="try a longer --level, or a quieter machine",
             next=_again(measurement),
@@ -118,22 +119,43 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
     if apart.status == "warn" and graded.status == "pass" and found.origin != "reference":
         # A run can be as good as all before, and one of its ranks still lie apart.
         return replace(apart, references=references)
+    outside = _outside(found, measurement, prefix)
     if graded.status == "pass" and (reason := why_no_pass(found)):
+        because = f"{reason}; {outside}" if outside else reason
         return replace(
-            apart, because=reason, evidence=found.notes + limit.evidence, references=references
+            apart, because=because, evidence=found.notes + limit.evidence, references=references
         )
+    saw = _figure(prefix, measurement)
+    if prefix == "BW":
+        saw = f"{graded.share:.2f} of {ORIGINS[found.origin]}"
     told = Finding(
         id=id,
         status=graded.status,
         title=title,
-        saw=f"{graded.share:.2f} of {ORIGINS[found.origin]}"
-        if prefix == "BW"
-        else _figure(prefix, measurement),
+        saw=f"{saw}; {outside}" if outside else saw,
         expected=graded.expected,
         evidence=found.notes + limit.evidence,
         references=references,
     )
     return told if told.status == "pass" else _advised(told, world, measurement, graded.share)
+
+
+_SEVERAL = 3
+"""Runs of which it is said that a figure lies outside of them all."""
+
+
+def _outside(expectation: Expectation, measurement: Measurement, prefix: str) -> str:
+    """Return `outside all 5 earlier runs (−88 %)` where it lies far off all of them; else nothing."""
+    time, ends = measurement.time, expectation.time_range
+    several = expectation.origin in ("baseline", "fleet") and expectation.samples >= _SEVERAL
+    if not (several and ends and ends[0] > 0 and 0 < time.low <= time.high):
+        return ""
+    if not lies_outside((time.low, time.high), ends):
+        return ""
+    usual = expectation.busbw if prefix == "BW" else expectation.time_s
+    own = measurement.busbw if prefix == "BW" else time.median
+    change = f" ({own / usual - 1:+.0%})".replace("-", "−").replace("%", " %") if usual else ""
+    return f"outside all {expectation.samples} earlier runs{change}"
 
 
 def why_no_pass(expectation: Expectation) -> str:
@@ -227,7 +249,18 @@ def _figure(prefix: str, measurement: Measurement) -> str:
     return f"{format_duration(measurement.time.median)} ({precision})"
 
 
+def _uncertain(measurement: Measurement) -> str:
+    """Return why a figure supports no verdict: it has no interval, or a wide one; else nothing."""
+    if lacks_samples(measurement.samples):
+        return f"a 95 % interval needs {LEAST_SAMPLES} samples"
+    return (
+        f"95 % interval wider than ±{WIDE * 100:.0f} %" if _half_width(measurement) > WIDE else ""
+    )
+
+
 def _precision(measurement: Measurement) -> str:
+    if lacks_samples(measurement.samples):
+        return "no interval"
     return f"±{_half_width(measurement) * 100:.0f} %"
 
 

@@ -9,7 +9,7 @@ from wirespeed.model.bench_records import MedianTime
 from wirespeed.model.records import Finding, Subject
 from wirespeed.model.storage_records import Storage, StorageFigure, StorageNode, StorageTrouble
 from wirespeed.model.units import counted, format_bandwidth, format_duration, format_size, listed
-from wirespeed.statistics import LEAST_SAMPLES
+from wirespeed.statistics import LEAST_SAMPLES, has_interval
 
 SLOW = 1.5
 """A node that surely takes this many times as long as the others is told."""
@@ -200,6 +200,7 @@ def _checkpoints(storage: Storage) -> Finding:
     size = format_size(storage.checkpoint)
     means = f"{size} of {storage.model} ({storage.checkpoint // 12:,} parameters with AdamW)"
     case = "long" if save.low > PAUSE_S else "good"
+    case = case if has_interval(save.samples) else "unsure"
     return tell(
         *("STOR-004", case),
         model=storage.model,
@@ -266,6 +267,8 @@ def _samples(storage: Storage) -> Finding:
     need = storage.needed_per_s
     if not need or not ways:
         return tell("STOR-006", "figures", **told)
+    if not all(has_interval(one.per_s.samples) for _, one in ways if one.per_s):
+        return tell("STOR-006", "unsure", need=f"{need:,.0f}", source=storage.needed_from, **told)
     best = max(one.per_s.high for _, one in ways if one.per_s)
     least = min(one.per_s.low for _, one in ways if one.per_s)
     case = "too slow" if best < need else "by one way" if least < need else "good"

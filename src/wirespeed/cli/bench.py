@@ -16,7 +16,7 @@ from wirespeed.model.units import parse_size
 from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
-    from wirespeed.plan import Case, Measure, Step
+    from wirespeed.plan import Case, Measure, Plan, Step
 
 
 _ROUND_S = 0.5
@@ -157,6 +157,13 @@ _DEVICES = ("gemm", "memory", "copy")
     "--for for_ TIME",
     "With gemm: then the first product for so long, such as 5m: what heat leaves of its rate.",
 )
+@option(
+    "--repeat N",
+    "So many runs one after the other, each stored: `compare` needs three a side to tell a change "
+    "from noise. Ctrl-C keeps those that have ended.",
+    click.IntRange(1, 100),
+    default=1,
+)
 @common_options
 @click.pass_context
 def bench(ctx: click.Context, /, **values: Any) -> int:
@@ -174,6 +181,7 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
       wirespeed bench all_reduce -w 5 -n 20 --timing batch -o nccl-tests
       wirespeed bench all_gather --groups every-2                 groups side by side
       wirespeed bench all_reduce -b 1M -e 64M -f 8 --env NCCL_ALGO=Ring,Tree
+      wirespeed bench all_reduce --repeat 3                       three runs, for compare
       wirespeed bench all_reduce -b 4M -e 4M --env OMP_NUM_THREADS=2,4 --env TORCH_GLOO_LAZY_INIT=1,unset
       wirespeed bench all_reduce --ranks 2,4,6 --sizes 1M,10M,100M   a grid: one table
       torchrun --nproc-per-node 8 -m wirespeed bench all_reduce -b 8 -e 8G -f 2
@@ -194,6 +202,7 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
     if values["timing"] == "graph":
         _require_gpus(options.backend)
     _refuse_sizes_twice(ctx)
+    _refuse_to_repeat(values)
     if values["shape"] is not None:
         return _shape(ctx, values, options, redops)
     refuse_without_shape(ctx)
@@ -215,7 +224,37 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
         raise UsageError(
             "--env on a grid", expected="one value of --ranks and --backend with --env"
         )
-    return execute(ctx, plan, options, settings=asked, grid=grid)
+    if values["repeat"] == 1 or ctx.params["dry_run"] or ctx.params["print_config"]:
+        return execute(ctx, plan, options, settings=asked, grid=grid)
+    if asked or grid:
+        raise UsageError(
+            "--repeat with --env or a grid", expected="--rounds N with --env; one world to repeat"
+        )
+    return _repeat(ctx, plan, options)
+
+
+def _refuse_to_repeat(values: dict[str, Any]) -> None:
+    """UsageError where something else than collectives is to be repeated."""
+    devices = sorted(set(_DEVICES) & set(values["ops"]))
+    others = [f"--{name}" for name in ("shape", "replay") if values[name] is not None]
+    if values["repeat"] > 1 and (others or devices):
+        raise UsageError(
+            f"--repeat with {(others or devices)[0]}",
+            expected="collectives",
+            next="the command without --repeat, once for each run",
+        )
+
+
+def _repeat(ctx: click.Context, plan: "Plan", options: RunOptions) -> int:
+    from wirespeed.cli.execute import execute, told_config
+    from wirespeed.cli.repeating import repeat
+
+    return repeat(
+        ctx.params["repeat"],
+        lambda on_end: execute(ctx, plan, options, on_end=on_end),
+        told_config(ctx),
+        quiet=options.output.quiet,
+    )
 
 
 def _replay(

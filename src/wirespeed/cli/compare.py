@@ -82,16 +82,19 @@ def compare(
     """Better, worse or noise? Each SIDE against the first, or against a baseline.
 
     SIDE is a run, or repeats of one with commas between them: ids, the starts of ids, `last`, or the
-    paths of run folders or of runs' JSON; imported runs too. Several runs a side tell what is noise.
+    paths of run folders or of runs' JSON; imported runs too. Several runs per side tell what is noise.
+    Of the same kind as the newest run that has figures: `last:3` is the newest three, `last~2` the one
+    two before the newest, `last~5..last~3` a range. `7f3c..91ae`: from that run to that, of its kind.
 
     \f
     Examples:
       wirespeed compare 7f3c 91ae                       one run a side
       wirespeed compare 7f3c,80aa,8e21 91ae,92b0,9c55   repeats: these tell noise from change
+      wirespeed compare last~5..last~3 last:3           the newest three against the three before
+      wirespeed compare last:3 --baseline               against `wirespeed baseline set`
       wirespeed compare 7f3c 91ae b2d4 --only all_reduce --fail-on 2%
-      wirespeed compare last --baseline                 against `wirespeed baseline set`
       wirespeed compare a/run.json nccl-tests-run -o md --across engine
-      wirespeed compare last --baseline -o junit > compared.xml
+      wirespeed compare last:3 --baseline -o junit > compared.xml
 
     Verdicts: WORSE or better needs a difference that noise does not explain, of --fail-on or more; same
     needs evidence that it is less than that; all else is `not enough runs`.
@@ -159,8 +162,8 @@ def baseline() -> None:
     \f
     Examples:
       wirespeed baseline set 7f3c 80aa 8e21     three repeats: their spread is the noise
-      wirespeed baseline set last --name nightly
-      wirespeed compare last --baseline
+      wirespeed baseline set last:3 --name nightly
+      wirespeed compare last:3 --baseline
     """
 
 
@@ -172,6 +175,7 @@ def set_command(refs: tuple[str, ...], name: str) -> None:
     """Keep these runs, repeats of the same, in place of what had that name."""
     from wirespeed.compare.figures import figures_of
     from wirespeed.runs.named_files import set_baseline
+    from wirespeed.views.text import style_for
 
     runs = [run for ref in refs for run in load_refs(ref)]
     ids = [run.id for run in runs]
@@ -187,8 +191,16 @@ def set_command(refs: tuple[str, ...], name: str) -> None:
     path = set_baseline(runs, name)
     few = "" if len(runs) > 2 else "; three or more would tell the noise from run to run"
     click.echo(f"baseline {name}: {len(runs)} run{'s' * (len(runs) != 1)}, {path}{few}")
-    named = "" if name == "default" else f"={name}"
-    click.echo(f"next: wirespeed compare last --baseline{named}")
+    click.echo(style_for(sys.stdout).text(f"next: {_next_of(runs[-1], name)}"))
+
+
+def _next_of(run: "Run", name: str) -> str:
+    """Return the command whose runs are judged against a baseline of such runs."""
+    from wirespeed.cli.config import command_of, measures
+
+    if measures(run.command):
+        return command_of(run.command, run.config)
+    return f"wirespeed compare last:3 --baseline{'' if name == 'default' else f'={name}'}"
 
 
 @command(of=baseline)
@@ -249,7 +261,7 @@ def rm(name: str) -> None:
 @argument("ops [OP…]", nargs=-1, completes="measured")
 @option("--runs RUN,…", "These runs.  [default: all stored ones]")
 @option(
-    "--last N", "Only the newest N runs that measured it.  [default: 200]", click.IntRange(min=2)
+    "--last N", "Only the newest N runs, whatever they measured.  [default: 200]", click.IntRange(2)
 )
 @option(
     "--fail-on",
@@ -265,7 +277,8 @@ def rm(name: str) -> None:
 def trend(ops: tuple[str, ...], output: str, quiet: bool, color: str, **asked: Any) -> int:
     """One figure over many runs: its levels, since when, and what was different then.
 
-    OP is an operation, a strategy or an imported tool; without any it is all of them.
+    OP is an operation, a strategy or an imported tool; without any it is all of them. Changes are
+    corrected for all figures of these runs, so that OP alone has the same changes as among all.
 
     \f
     Examples:
@@ -290,17 +303,24 @@ def trend(ops: tuple[str, ...], output: str, quiet: bool, color: str, **asked: A
         loaded = sorted(load_refs(refs), key=lambda run: run.started)
         points = points_of(loaded[-last:] if last else loaded)
     else:
-        points = stored_points(chosen, last or _MOST_STORED)
+        points = stored_points(last or _MOST_STORED)
     found = trend_of(points, chosen, asked["fail_on"])
     if not found.series:
-        raise UsageError(
-            f"no figure was measured by two of {len({point.run for point in points})} runs",
-            expected="several runs of the same",
-            next="wirespeed runs list",
-        )
+        raise _no_series(ops, len({point.run for point in points}), refs is None, last)
     if not quiet:
         print_styled(render, found, output, color)
     return found.exit_code
+
+
+def _no_series(ops: tuple[str, ...], runs: int, stored: bool, last: int | None) -> UsageError:
+    """Return the error; of the newest stored runs more may have such figures."""
+    more = f"wirespeed trend {' '.join(ops)} --last {10 * (last or _MOST_STORED)}"
+    saw = f"{' and '.join(ops)} was not measured" if ops else "no figure was measured"
+    return UsageError(
+        f"{saw} by two of {runs} runs",
+        expected="several runs of the same",
+        next=more if ops and stored else "wirespeed runs list",
+    )
 
 
 # Runs by reference, and names of what they measured.
@@ -311,17 +331,18 @@ _MOST_STORED = 200
 
 def load_refs(text: str) -> "tuple[Run, ...]":
     """The runs of one side: references with commas between them. UsageError where one is none."""
-    from wirespeed.runs.store import find, load
+    from wirespeed.runs.selection import EXPECTED
+    from wirespeed.runs.store import find_all, load
 
     # A path may have a comma in its name.
     refs = [text] if Path(text).exists() else [ref for ref in text.split(",") if ref]
     if not refs:
         raise UsageError(
             f"{text!r} names no run",
-            expected="ids, the starts of ids, `last`, or paths, with commas between repeats",
+            expected=f"{EXPECTED}, with commas between repeats",
             next="wirespeed runs list",
         )
-    return tuple(load(find(ref)) for ref in refs)
+    return tuple(load(folder) for ref in refs for folder in find_all(ref))
 
 
 def operations(only: Collection[str]) -> tuple[str, ...]:

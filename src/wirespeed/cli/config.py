@@ -13,6 +13,7 @@ import shlex
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -289,6 +290,36 @@ def with_typed(ctx: click.Context) -> Callable[[str], str]:
         return " ".join([command, *map(shlex.quote, told)]) + note
 
     return again
+
+
+def command_of(verb: str, config: Mapping[str, Any]) -> str:
+    """Return the command with the options that differ from their defaults in a stored run.
+
+    Of a verb that measures; what chooses only how a run is shown is left out, and so are faults.
+    """
+    from wirespeed.node.redact import TAKEN_OUT
+
+    command: click.Command = getattr(import_module(f"wirespeed.cli.{verb}"), verb)
+    ctx = click.Context(command, info_name=verb)
+    arguments: list[str] = []
+    options: list[str] = []
+    for one in command.params:
+        value, name = config.get(str(one.name)), str(one.name)
+        usual = one.get_default(ctx)
+        if value in (None, [], ()) or value == (list(usual) if isinstance(usual, tuple) else usual):
+            continue
+        if not isinstance(one, click.Option):
+            arguments += value if isinstance(value, list) else [str(value)]
+        elif name not in _OUTPUT:
+            options += _written(one, value)
+    words = [*arguments, *options]
+    note = TAKEN_OUT if any("***" in word for word in words) else ""
+    return " ".join(["wirespeed", verb, *map(shlex.quote, words)]) + note
+
+
+def measures(verb: str) -> bool:
+    """Return whether a run of this verb can be made again by `command_of`."""
+    return verb in _MEASURING
 
 
 def _typed(ctx: click.Context, one: click.Parameter) -> bool:

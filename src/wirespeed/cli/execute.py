@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,10 +45,12 @@ def execute(
     only: frozenset[str] = frozenset(),
     settings: "Comparison | None" = None,
     grid: "Sequence[GridWorld]" = (),
+    on_end: Callable[[Run], object] | None = None,
 ) -> int:
     """Run the plan, or compare settings with it, and print the result; the exit code of the run.
 
-    grid: worlds of several sizes, each with its own plan, in the place of one.
+    grid: worlds of several sizes, each with its own plan, in the place of one. on_end: called with the
+    run that was stored; not under somebody else's launcher.
     """
     if only_config(ctx):
         return 0
@@ -60,14 +62,17 @@ def execute(
     if options.where is not None:
         if identity is not None:
             raise _inside_a_world(identity, options.where.engine)
-        return _elsewhere(asked)
+        return _elsewhere(asked, on_end)
     if identity is not None and settings is not None:
         raise _settings_inside_a_world(identity)
     refuse_separate_worlds(os.environ, identity)
     if not plan.facts_only:
         require_torch()
     if identity is None:
-        return exported(_on_this_machine(asked), options.output)
+        run = _on_this_machine(asked)
+        if on_end is not None:
+            on_end(run)
+        return exported(run, options.output)
     return _as_joined_rank(identity, asked, secret)
 
 
@@ -205,7 +210,7 @@ def _on_this_machine(asked: _Asked) -> Run:
     return run_workload(session, backend, asked.workload(session))
 
 
-def _elsewhere(asked: _Asked) -> int:
+def _elsewhere(asked: _Asked, on_end: Callable[[Run], object] | None) -> int:
     from wirespeed.session.held_nodes import STOPPING
     from wirespeed.session.remote import ordered, remote_backend
     from wirespeed.watchdog import Outcome
@@ -233,6 +238,8 @@ def _elsewhere(asked: _Asked) -> int:
     else:
         backend = remote_backend(engine, prepared, plan, options.backend)
         run = run_workload(session, backend, asked.workload(session))
+    if on_end is not None:
+        on_end(run)
     return exported(run, options.output)
 
 

@@ -1,6 +1,7 @@
 """`wirespeed reference`: expected figures with their sources, and whether a number is normal."""
 
 import json
+import shlex
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -160,6 +161,9 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
     Of a run that was imported the options complete what its log does not tell; elsewhere one node of 8
     is meant where they say nothing.
 
+    Figures hold for one interconnect only. Where it is not given, there is an answer for each that has
+    a figure, and exit 3 unless it makes no difference which of them it is.
+
     Exit codes: 0 normal, 1 low, 3 nothing is known that it could be compared with.
     """  # noqa: E501
     from wirespeed.cli.reference_answers import (
@@ -180,8 +184,29 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
     else:
         name, size_bytes = collective_named(op).name, parse_size(size)
     found = answer(name, size_bytes, told, run)
-    click.echo(answer_json(found) if output == "json" else answer_text(found, sys.stdout))
+    if output == "json":
+        click.echo(answer_json(found))
+    else:
+        click.echo(answer_text(found, sys.stdout, _typed(name, size or str(size_bytes), told)))
     return {"low": 1, "unknown": CannotMeasure.exit_code}.get(found.place, 0)
+
+
+def _typed(op: str, size: str, values: dict[str, Any]) -> str:
+    """Return the command with the options that were given."""
+    options = {
+        "--busbw": values["busbw"],
+        "--run": values["run_ref"],
+        "--gpu": values["gpu"],
+        "--gpus-per-node": values["gpus_per_node"],
+        "--nodes": values["nodes"],
+        "--nics": values["nics"],
+    }
+    words = ["wirespeed reference ask", op, size]
+    for option_name, value in options.items():
+        if value:
+            given = f"{value:g}" if isinstance(value, float) else str(value)
+            words.append(f"{option_name} {shlex.quote(given)}")
+    return " ".join(words)
 
 
 def _wanted(one: "Figure", gpu: str | None, op: str | None) -> bool:

@@ -30,7 +30,7 @@ _WORDS = {
     "low": ("LOW", "red"),
     "normal": ("NORMAL", "green"),
     "high": ("HIGH", "yellow"),
-    "unknown": ("UNKNOWN", "yellow"),
+    "unknown": ("CANNOT TELL", "yellow"),
 }
 _MOST_KNOWN = 4
 
@@ -80,10 +80,13 @@ def _scaled(ends: tuple[float, float] | None, scale: float) -> list[float] | Non
     return [end * scale for end in ends] if ends else None
 
 
-def answer_text(answer: Answer, stream: TextIO) -> str:
-    """The verdict first, then figure, spread, sources, limit, reasons, next command."""
+def answer_text(answer: Answer, stream: TextIO, again: str) -> str:
+    """The verdict first, then figure, spread, sources, limit, reasons, next command.
+
+    again: the command that was typed, without --interconnect.
+    """
     style = style_for(stream)
-    return "\n".join(_wrapped(label, text, style) for label, text in _lines(answer, style))
+    return "\n".join(_wrapped(label, text, style) for label, text in _lines(answer, style, again))
 
 
 def _wrapped(label: str, text: str, style: Style) -> str:
@@ -97,10 +100,11 @@ def _wrapped(label: str, text: str, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _lines(answer: Answer, style: Style) -> list[tuple[str, str]]:
+def _lines(answer: Answer, style: Style, again: str) -> list[tuple[str, str]]:
     word, color = _WORDS[answer.place]
     asked = f"{answer.op} {format_size(answer.figure.size_bytes)}, {_asked(answer.figure)}"
     lines = [("", style.paint(word, color) + style.text(f"  {asked} on {answer.shape.words}"))]
+    lines += _by_interconnect(answer)
     lines += _expected(answer)
     if answer.limit is not None:
         lines.append(("limit", share(answer.figure.busbw, answer.limit)))
@@ -109,7 +113,7 @@ def _lines(answer: Answer, style: Style) -> list[tuple[str, str]]:
     lines += [
         ("likeliest" if n == 1 else "", f"{n}. {one}") for n, one in enumerate(answer.reasons, 1)
     ]
-    lines.append(("next", _next(answer)))
+    lines.append(("next", _next(answer, again)))
     return [
         (label or " ", text) if index else (label, text)
         for index, (label, text) in enumerate(lines)
@@ -119,15 +123,53 @@ def _lines(answer: Answer, style: Style) -> list[tuple[str, str]]:
 def _asked(figure: Asked) -> str:
     told = f"{format_bandwidth(figure.busbw)} busbw"
     if figure.busbw_range is None:
-        return f"{told} (told without an interval)"
+        given = f"n={figure.iterations}, no interval" if figure.too_few else "no interval given"
+        return f"{told} ({given})"
     low, high = map(format_bandwidth, figure.busbw_range)
     return f"{told} ({low} … {high}, n={figure.iterations})"
 
 
+def _by_interconnect(answer: Answer) -> list[tuple[str, str]]:
+    """Return what is missing, then a line for each interconnect that it may be."""
+    answers = answer.by_interconnect
+    if not answers:
+        return []
+    kinds = ", ".join(one.shape.interconnect for one in answers)
+    missing = "it is not known what connects the nodes"
+    if answer.figure.iterations == 0:
+        missing = "you did not say what connects the nodes"
+    lines = [("missing", f"{missing}: --interconnect, such as {kinds}")]
+    for number, one in enumerate(answers):
+        lines.append(("" if number else "if it is", _on_interconnect(one)))
+    if all(one.place == "low" and one.shape.interconnect != "tcp" for one in answers):
+        lines.append(("", "TCP: no figure is known, and it may be normal there"))
+    return lines
+
+
+def _on_interconnect(one: Answer) -> str:
+    """Return `EFA: LOW, 0.64 of 487 GB/s, the only known figure (source)`."""
+    word, _ = _WORDS[one.place]
+    return f"{INTERCONNECTS[one.shape.interconnect]}: {word}, {_share_of(one)}"
+
+
+def _share_of(answer: Answer) -> str:
+    """Return `1.00 of 45.4 GB/s, the only known figure (the reference: source)`."""
+    found = answer.expectation
+    if found is None or not found.busbw:
+        return "no figure is known"
+    only = ", the only known figure" if found.lone else ""
+    share = f"{answer.share or 0:.2f} of {format_bandwidth(found.busbw)}"
+    return f"{share}{only} ({ORIGINS[found.origin]}: {found.source})"
+
+
 def _expected(answer: Answer) -> list[tuple[str, str]]:
     found = answer.expectation
+    if answer.figure.too_few:
+        return [("because", "it has no 95 % interval, so it supports no verdict")]
     if answer.figure.too_wide:
         return [("because", "its 95 % interval is wider than ±50 %, so it supports no verdict")]
+    if (found is None or not found.busbw) and answer.by_interconnect:
+        return []
     if found is None or not found.busbw:
         lines = [("because", "no figure is known for such nodes, this operation and size")]
         known = [_short(one) for one in answer.known[:_MOST_KNOWN]]
@@ -140,7 +182,9 @@ def _expected(answer: Answer) -> list[tuple[str, str]]:
         own = found.samples == 1 and found.origin != "reference"
         among = "its 95 % interval" if own else "among them"
         spread = f"{format_bandwidth(ends[0])} … {format_bandwidth(ends[1])}, {among}"
-    gate = f"; below {format_bandwidth(found.gate)} the source warns" if found.gate else ""
+    gate = (
+        f"; the source treats < {format_bandwidth(found.gate)} as a warning" if found.gate else ""
+    )
     lines = [
         (
             "expected",
@@ -169,12 +213,16 @@ def verdict_line(answer: Answer, style: Style) -> str:
     word, color = _WORDS[answer.place]
     found = answer.expectation
     told = f"{answer.op} {format_size(answer.figure.size_bytes)}"
-    if found is None or not found.busbw:
+    if (found is None or not found.busbw) and answer.by_interconnect:
+        places = ", ".join(
+            f"{_WORDS[one.place][0]} on {INTERCONNECTS[one.shape.interconnect]}"
+            for one in answer.by_interconnect
+        )
+        text = f"{told}: it is not known what connects the nodes ({places})"
+    elif found is None or not found.busbw:
         text = f"{told}: no figure is known for {answer.shape.words}, this operation and size"
     else:
-        only = ", the only known figure" if found.lone else ""
-        share = f"{answer.share or 0:.2f} of {format_bandwidth(found.busbw)}"
-        text = f"{told}: {share}{only} ({ORIGINS[found.origin]}: {found.source})"
+        text = f"{told}: {_share_of(answer)}"
     return style.paint(word, color) + style.text(f"  {text}")
 
 
@@ -186,16 +234,15 @@ def _short(one: Figure) -> str:
     return f"{one.system}: {nodes}, {over}, {one.collective} {size} {rate} ({one.dated})"
 
 
-def _next(answer: Answer) -> str:
+def _next(answer: Answer, again: str) -> str:
     size = answer.figure.size_bytes
-    if answer.figure.too_wide:
+    if answer.figure.too_few or answer.figure.too_wide:
         return f"wirespeed bench {answer.op} -b {size} -e {size} --max-time 10"
     if answer.place == "low" and answer.shape.nodes > 1:
         return "wirespeed locate   (which node, link or rail)"
     if answer.place == "unknown" and not answer.shape.interconnect:
-        return (
-            "the same with --interconnect, such as ib, roce, efa or tcp: figures hold for one only"
-        )
+        kinds = [one.shape.interconnect for one in answer.by_interconnect] or ["ib"]
+        return f"{again} --interconnect {kinds[0]}"
     if answer.place == "unknown":
         return "wirespeed reference list; with a run that you trust: wirespeed reference add RUN"
     return f"wirespeed bench {answer.op} -b {size} -e {size}"
@@ -227,6 +274,17 @@ def answer_json(answer: Answer) -> str:
         "limit": limit and {"busbw_GBps": limit.busbw / GIGA, "model": limit.model},
         "above_limit": answer.above,
         "reasons": list(answer.reasons),
+        "by_interconnect": [
+            {
+                "interconnect": one.shape.interconnect,
+                "verdict": one.place,
+                "share": one.share,
+                "expected_GBps": one.expectation.busbw / GIGA,
+                "source": one.expectation.source,
+            }
+            for one in answer.by_interconnect
+            if one.expectation and one.expectation.busbw
+        ],
     }
     return json.dumps(data, indent=2, ensure_ascii=False)
 
@@ -292,7 +350,8 @@ def answer(op: str, size: int, told: dict[str, Any], run: Run | None) -> Answer:
     if told["busbw"]:
         figure = Asked(size, told["busbw"] * GIGA)
         nodes = run.world.nodes if run else ()
-        return ask(shape, op, figure, expected_of(shape, op, size, load_own()), nodes=nodes)
+        own = load_own()
+        return ask(shape, op, figure, expected_of(shape, op, size, own), nodes=nodes, own=own)
     if run is None:
         raise UsageError("which figure?", expected="--busbw GB/s, or --run RUN")
     return answer_of(run, _measured(run, op, size))

@@ -32,6 +32,9 @@ class StopRule:
     precision: float = 0.05
     """Half width of the interval, relative to the median."""
     max_time_s: float = 2.0
+    interval_s: float = 0.0
+    """Seconds that a slow operation may take for the samples of an interval, where that is more than
+    twice the time."""
     min_iterations: int = 8
     """The range of 8 samples, which the first look judges by, holds the median with 99 %, so that it
     hardly ever stops by luck. 9, whose interval holds it with 96 %, breaks the promise on noise of
@@ -71,15 +74,16 @@ class StopRule:
     def _start(self, done: int, elapsed_s: float) -> int:
         """Two first, to see how long one takes; then all that the first look needs.
 
-        A slow operation gets what fits into the time; up to twice the time if that makes the
-        samples that a 95 % interval needs; else it stops, with whatever interval there is.
+        A slow operation gets what fits into the time; up to twice the time, or `interval_s`, if that
+        makes the samples that a 95 % interval needs; else it stops without an interval.
         """
         least = min(self.min_iterations, self.max_iterations)
         if done == 0:
             return min(2, least)
         each = elapsed_s / done
         in_time = _fitting(self.max_time_s, each, least)
-        if in_time < LEAST_SAMPLES <= _fitting(_OVERRUN * self.max_time_s, each, least):
+        for_interval_s = max(_OVERRUN * self.max_time_s, self.interval_s)
+        if in_time < LEAST_SAMPLES <= _fitting(for_interval_s, each, least):
             in_time = LEAST_SAMPLES
         return max(0, in_time - done)
 

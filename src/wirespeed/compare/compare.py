@@ -17,6 +17,7 @@ from wirespeed.compare.estimate import (
     benjamini_hochberg,
     cuts,
     estimate,
+    quantile,
     runs_needed,
 )
 from wirespeed.compare.figures import FIELDS, Facts, differences, facts_of, figures_of
@@ -34,6 +35,7 @@ from wirespeed.model.derived_records import (
     What,
 )
 from wirespeed.model.records import Run
+from wirespeed.statistics import FAR, lies_outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,24 @@ def _row(
         # What no correction changes is settled here; the rest follows in `_judged`.
         verdict="wrong data" if wrong else "same" if one.same_within(margin) else "not enough runs",
         runs_needed=runs_needed(one, fail_on),
+        outside=_outside(before, after, fail_on),
     )
+
+
+def _outside(before: Sequence[Figure], after: Sequence[Figure], fail_on: float) -> int:
+    """Return how many runs of one side the few of the other all lie outside of, and far; else 0."""
+    few, many = sorted((before, after), key=len)
+    if len(few) >= LEAST_RUNS or len(many) < LEAST_RUNS:
+        return 0
+    return len(many) if lies_outside(_ends(few), _ends(many), max(fail_on, FAR)) else 0
+
+
+def _ends(figures: Sequence[Figure]) -> tuple[float, float]:
+    """Return the least and the greatest time that the intervals of the runs reach to."""
+    reach = [quantile(0.95, math.inf) * (f.within or 0.0) for f in figures]
+    lows = (f.log - own for f, own in zip(figures, reach, strict=True))
+    highs = (f.log + own for f, own in zip(figures, reach, strict=True))
+    return math.exp(min(lows)), _exp(max(highs))
 
 
 def _judged(rows: Sequence[Row], fail_on: float) -> tuple[Row, ...]:
@@ -237,7 +256,7 @@ def _names(sides: Sequence[SideRuns]) -> list[str]:
     ids = [side.runs[0].id for side in sides]
     length = next((n for n in range(4, 65) if len({i[:n] for i in ids}) == len(ids)), 64)
     return [
-        side.name or ids[k][:length] + (f"+{len(side.runs) - 1}" if len(side.runs) > 1 else "")
+        side.name or ids[k][:length] + (f" ({len(side.runs)} runs)" if len(side.runs) > 1 else "")
         for k, side in enumerate(sides)
     ]
 
@@ -317,17 +336,22 @@ def trend(
 ) -> Trend:
     """Series of everything that at least two runs measured, in the order in which the runs started.
 
-    only: operations or strategies, all if empty. Figures of wrong data are left out. Runs of other
-    backends and numbers of nodes are series of their own.
+    only: operations or strategies that are shown, all if empty. The correction is over the series of
+    all points whatever is shown, so that a figure shown alone has the same changes as among all.
+    Figures of wrong data are left out. Runs of other backends and numbers of nodes are series of
+    their own.
     """
     found: dict[tuple[What, tuple[str, int]], list[Point]] = {}
     for point in sorted(points, key=lambda point: (point.started, point.run)):
-        if _wanted(point.what, only) and not point.figure.wrong:
+        if not point.figure.wrong:
             found.setdefault((point.what, point.world), []).append(point)
     several = [series for series in found.values() if len(series) > 1]
-    located = _located(several)
-    series = [_series(points, places) for points, places in zip(several, located, strict=True)]
-    return Trend(series=tuple(series), fail_on=fail_on)
+    series = [
+        _series(points, places)
+        for points, places in zip(several, _located(several), strict=True)
+        if _wanted(points[0].what, only)
+    ]
+    return Trend(series=tuple(series), fail_on=fail_on, family=len(several))
 
 
 def _located(all_points: Sequence[_Points]) -> list[list[Cut]]:

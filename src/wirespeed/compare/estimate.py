@@ -4,6 +4,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, Any
 
@@ -304,12 +305,27 @@ def _strongest(values: "np.ndarray[Any, Any]", seed: int) -> Cut:
     ranks = _ranks(values)
     if np.ptp(ranks) == 0:
         return Cut(0, 1.0)
-    rng = np.random.default_rng(seed)
-    orders = rng.permuted(np.tile(ranks, (_ORDERS, 1)), axis=1)
-    own, others = _scores(ranks[None, :])[0], _scores(orders)
+    own = _scores(ranks[None, :])[0]
     best = int(np.argmax(own))
-    as_strong = int(np.count_nonzero(others.max(axis=1) >= own[best] - 1e-9))
+    strongest = _strongest_of_orders(np.sort(ranks).tobytes(), seed)
+    as_strong = int(np.count_nonzero(strongest >= own[best] - 1e-9))
     return Cut(best + _SHORTEST, (1 + as_strong) / (1 + _ORDERS))
+
+
+@lru_cache(maxsize=256)
+def _strongest_of_orders(ranks: bytes, seed: int) -> "np.ndarray[Any, Any]":
+    """Return the strongest score of each random order of these ranks (sorted float64).
+
+    Series of equally many different values have the same ranks, so that a family of hundreds needs
+    few of these, which take nearly all of the time.
+    """
+    import numpy as np
+
+    values = np.frombuffer(ranks)
+    rng = np.random.default_rng(seed)
+    orders = rng.permuted(np.tile(values, (_ORDERS, 1)), axis=1)
+    strongest: np.ndarray[Any, Any] = _scores(orders).max(axis=1)
+    return strongest
 
 
 def _scores(ranks: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":

@@ -18,7 +18,7 @@ from wirespeed.model.storage_records import StorageFigure
 from wirespeed.model.training_records import Training
 from wirespeed.model.units import GIGA
 from wirespeed.model.watch_records import Watched
-from wirespeed.statistics import LEAST_SAMPLES, median_interval
+from wirespeed.statistics import LEAST_SAMPLES, median_interval, reach_of_ends
 
 COLLECTIVE = (
     *("op", "engine", "dtype", "redop", "root", "in_place", "size_bytes", "ranks", "groups"),
@@ -133,7 +133,8 @@ def _of_goodput(g: Goodput) -> dict[str, Figure]:
 def _of_watched(w: Watched) -> dict[str, Figure]:
     """The step, and the share of it that is not exposed communication, as a goodput is compared: an
     exposed share that goes from 0.1 to 0.2 % costs nothing, one that goes from 30 to 40 % a lot."""
-    reach, found = NormalDist().inv_cdf(0.975), {}
+    reach: float = reach_of_ends(w.samples)
+    found = {}
     if w.step > 0:
         within = _error(w.step_low, w.step_high, reach)
         found["step"] = Figure(log=math.log(w.step), within=within, samples=w.steps)
@@ -144,16 +145,15 @@ def _of_watched(w: Watched) -> dict[str, Figure]:
 
 
 def _of_median(time: MedianTime) -> Figure:
-    within = _error(time.low, time.high, NormalDist().inv_cdf(0.975))
+    within = _error(time.low, time.high, reach_of_ends(time.samples))
     return Figure(log=math.log(time.median), within=within, samples=time.samples)
 
 
 def _loads(run: Run) -> Iterator[tuple[FigureKind, Sequence[str], Sequence[Any], Figure]]:
     """What each takes beside the others; what it takes alone is a figure of the collective."""
-    reach = NormalDist().inv_cdf(0.975)
     for one in (load for load in run.under_load if load.together > 0):
         ends = one.together_interval
-        within = _error(ends.low, ends.high, reach) if ends else None
+        within = _error(ends.low, ends.high, reach_of_ends(one.rounds)) if ends else None
         figure = Figure(log=math.log(one.together), within=within, samples=one.rounds)
         yield "load", LOAD, (one.name, one.beside, run.world.size), figure
 
@@ -176,7 +176,7 @@ def _of_storage(one: StorageFigure) -> tuple[str, Figure]:
     files = one.per_s
     rate = files or one.rate or one.latency
     scale = 1.0 if files else GIGA
-    within = _error(scale / rate.high, scale / rate.low, NormalDist().inv_cdf(0.975))
+    within = _error(scale / rate.high, scale / rate.low, reach_of_ends(rate.samples))
     what = f"{one.access} {'a sample' if files else '1 GB'} ({one.engine})"
     return what, Figure(log=math.log(scale / rate.median), within=within, samples=rate.samples)
 
@@ -187,7 +187,7 @@ def _of_soak(cells: Sequence[SoakCell]) -> Figure:
     within = None
     if len(cells) >= LEAST_SAMPLES:
         ends = median_interval(medians)
-        within = _error(ends.low, ends.high, NormalDist().inv_cdf(0.975))
+        within = _error(ends.low, ends.high, reach_of_ends(len(cells)))
     return Figure(
         log=math.log(median(medians)),
         within=within,
@@ -197,12 +197,9 @@ def _of_soak(cells: Sequence[SoakCell]) -> Figure:
 
 
 def _of_measurement(m: Measurement) -> Figure:
-    # Below 6 samples the interval is the whole range, which holds the median less often.
-    confidence = 0.95 if m.iterations >= LEAST_SAMPLES else 1 - 2 * 0.5 ** max(m.iterations, 2)
-    reach = NormalDist().inv_cdf((1 + confidence) / 2)
     return Figure(
         log=math.log(m.time.median),
-        within=_error(m.time.low, m.time.high, reach),
+        within=_error(m.time.low, m.time.high, reach_of_ends(m.samples)),
         busbw=m.busbw,
         samples=m.iterations,
         wrong=bool(m.wrong),

@@ -75,9 +75,9 @@ class SettingFigures:
     median: Micros[NotNegative]
     """Median of the rounds' figures; each is the slowest rank's median of that round."""
     low: Micros[NotNegative]
-    """Lower end of the 95 % interval of that median over the rounds."""
+    """Lower end of the 95 % interval of that median over the rounds; below 6 rounds the least."""
     high: Micros[NotNegative]
-    """Upper end of that interval."""
+    """Upper end of that interval; below 6 rounds the greatest."""
     round_times: Micros[tuple[NotNegative, ...]]
     """One figure a round, µs, in the order of `rounds`."""
     ratio: Ratio | None = None
@@ -188,9 +188,9 @@ class MedianTime:
     median: NotNegative
     """Median."""
     low: NotNegative
-    """Lower end of the 95 % interval."""
+    """Lower end of the 95 % interval; of fewer than 6 samples the least."""
     high: NotNegative
-    """Upper end of the 95 % interval."""
+    """Upper end of the 95 % interval; of fewer than 6 samples the greatest."""
     samples: Positive
     """How many samples it is of."""
 

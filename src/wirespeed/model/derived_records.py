@@ -43,6 +43,13 @@ class What:
         return dict(self.fields).get(name)
 
     @property
+    def name(self) -> str:
+        """The operation, the strategy, the other tool, or which figure of its kind."""
+        told = dict(self.fields)
+        names = (told.get(name) for name in ("op", "strategy", "tool", "figure"))
+        return str(next((name for name in names if name), ""))
+
+    @property
     def is_ratio(self) -> bool:
         """Whether it is a share that is better when it is more, a goodput or the part of a step that
         is not exposed communication: its time is then seconds of wall time for such a one."""
@@ -59,7 +66,7 @@ class What:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     name: str
-    """The start of the run's id, with `+2` for two more runs; or `baseline NAME`."""
+    """The start of the first run's id and how many runs, `7f3c (3 runs)`; or `baseline NAME`."""
     runs: tuple[str, ...]
     """Ids."""
     started: str
@@ -108,6 +115,9 @@ class Row:
     verdict: CompareVerdict = "not enough runs"
     runs_needed: int = 0
     """Runs a side that would tell a change of `fail_on`, at this noise; 0: not known."""
+    outside: int = 0
+    """Runs of the other side that the few runs of one side lie outside of, all of them and far; 0: none
+    such. It is said while the verdict is `not enough runs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +214,8 @@ class Trend:
     series: tuple[Series, ...]
     fail_on: float | None = None
     """Regression: the newest level is slower than the one before it by more than this."""
+    family: int = 0
+    """Series of all runs that were looked at, shown or not: changes are corrected for their number."""
 
     @property
     def regressions(self) -> tuple[Series, ...]:

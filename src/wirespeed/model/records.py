@@ -114,9 +114,10 @@ class TimeStats:
     mean: NotNegative
     """What nccl-tests prints; times the iterations it is the time spent in the operation."""
     low: NotNegative
-    """Lower end of the 95 % interval of the median (order statistics)."""
+    """Lower end of the 95 % interval of the median (order statistics). Of fewer than 6 samples there
+    is none: then the least."""
     high: NotNegative
-    """Upper end of that interval."""
+    """Upper end of that interval; of fewer than 6 samples the greatest."""
     min: NotNegative
     """Least."""
     p95: NotNegative
@@ -127,6 +128,9 @@ class TimeStats:
     """Greatest."""
 
 
+CALLS_PER_BATCH = 8
+"""Calls in a batch or graph when the count is not fixed; a fixed count is cut into at most this many
+batches."""
 Timing = Literal["each", "batch", "graph"]
 StopReason = Literal["precision", "time", "count", "memory"]
 
@@ -197,6 +201,15 @@ class Measurement(Configuration):
     settings were compared the samples are the rounds' medians."""
     backend: Annotated[str, SPARSE] = ""
     """Of the point of `grid` that it belongs to; absent in other runs: the world's."""
+
+    @property
+    def samples(self) -> int:
+        """Number of samples behind `time`, at least: calls, or batches of calls."""
+        if self.timing == "each":
+            return self.iterations
+        if self.stopped_by == "count":
+            return min(self.iterations, CALLS_PER_BATCH)
+        return self.iterations // CALLS_PER_BATCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

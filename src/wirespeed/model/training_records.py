@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 from wirespeed.model.field_types import ALWAYS, SPARSE, SPLIT, Bytes, Count, Millis, NotNegative
 
 TrainingKind = Literal["compare", "strong", "weak"]
+PROFILED_STEPS = 2
+"""Steps of a case in one turn under the profiler, whose mean is one sample of `comm_spread`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,8 @@ class Spread:
     std: NotNegative
     """Standard deviation of single steps."""
     low: float
-    """Lower end of the 95 % interval of the mean, from the means of the rounds (Student's t)."""
+    """Lower end of the 95 % interval of the mean, from the means of the rounds (Student's t). Below 6
+    rounds no view claims it, since nothing shows that so few means are normal."""
     high: float
     """Upper end of that interval."""
     samples: Count
@@ -29,24 +32,24 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """A ratio with its 95 % interval."""
+    """A ratio or difference with its 95 % interval."""
 
     value: float
     """The ratio."""
     low: float
-    """Lower end of the 95 % interval."""
+    """Lower end of the 95 % interval; below 6 rounds the least."""
     high: float
-    """Upper end of the 95 % interval."""
+    """Upper end of the 95 % interval; below 6 rounds the greatest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """The 95 % interval of a ratio that stands beside it."""
+    """The 95 % interval of a figure that stands beside it."""
 
     low: float
-    """Lower end."""
+    """Lower end; below 6 rounds the least."""
     high: float
-    """Upper end."""
+    """Upper end; below 6 rounds the greatest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +116,8 @@ class Training:
     step: Millis[Spread]
     """Time of one step of the slowest rank, after a common start."""
     comm_spread: Millis[Spread | None] = None
-    """How that scattered over the profiled steps; null or missing: not known."""
+    """How that scattered over the profiled steps, of which each round has two; null or missing: not
+    known."""
     parts: Millis[dict[str, float]] = field(default_factory=dict)
     """Mean of the slowest rank's step by part: data, forward, backward, synchronise, optimizer."""
     comm: Millis[NotNegative | None] = None
@@ -123,8 +127,8 @@ class Training:
     predicted_step: Millis[NotNegative | None] = None
     """What the cost model says; null: no model."""
     exposed: Annotated[Millis[Ratio | None], SPLIT] = None
-    """Step time beyond the same step without synchronisation, interleaved in the same run (median
-    over rounds)."""
+    """Step time beyond the same step without synchronisation, interleaved in the same run: median of
+    the rounds' differences, with its interval."""
     rank_compute: Millis[tuple[float, ...]] = ()
     """Mean of forward and backward without synchronisation, by rank."""
     round_steps: Millis[tuple[float, ...]] = ()
@@ -168,6 +172,11 @@ class Training:
     def __post_init__(self) -> None:
         peak = self.memory.peak if self.memory else None
         object.__setattr__(self, "peak_memory", peak)
+
+    @property
+    def profiled_rounds(self) -> int:
+        """Rounds behind `comm_spread`."""
+        return self.comm_spread.samples // PROFILED_STEPS if self.comm_spread else 0
 
     @property
     def key(self) -> tuple[str, str, float | None, int, int]:

@@ -113,9 +113,9 @@ class Watched:
     step: Millis[NotNegative] = 0.0
     """Median time of a step."""
     step_low: Millis[NotNegative] = 0.0
-    """Lower end of its 95 % interval."""
+    """Lower end of its 95 % interval; of fewer than 6 times the least."""
     step_high: Millis[NotNegative] = 0.0
-    """Upper end of that interval."""
+    """Upper end of that interval; of fewer than 6 times the greatest."""
     exposed: Share = 0.0
     """Share of the time of a step in which ranks wait in communication, median over ranks."""
     exposed_low: Share = 0.0
@@ -141,6 +141,11 @@ class Watched:
     """What would bring most, the largest first; none of them is counted twice in another."""
     unseen: tuple[str, ...] = ()
     """What could not be seen, and why."""
+
+    @property
+    def samples(self) -> int:
+        """Number of times behind `step`, at least: short steps are recorded several to a time."""
+        return len(self.windows) or self.steps
 
     @property
     def exposed_known(self) -> bool:

@@ -13,6 +13,7 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import Algorithm, children_at_once
 from wirespeed.model.derived_records import Source, WorldSize
 from wirespeed.model.records import Measurement, Run
+from wirespeed.statistics import reach_of_ends
 
 _LONGEST_S, _LARGEST = 1e5, 2**50
 """Beyond these a figure of a file is damaged or invented."""
@@ -138,7 +139,7 @@ def _unusable(m: Measurement) -> str:
 def _spread(m: Measurement) -> float:
     low, high = m.time.low, m.time.high
     known = math.isfinite(low) and math.isfinite(high) and 0 < low <= high
-    return min(math.log(high / low) / (2 * 1.96), 1.0) if known else 0.0
+    return min(math.log(high / low) / (2 * reach_of_ends(m.samples)), 1.0) if known else 0.0
 
 
 def _key(run: Run, m: Measurement) -> Key:

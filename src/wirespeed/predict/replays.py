@@ -23,6 +23,7 @@ from wirespeed.predict.forecast import (
     refuse_size,
     refuse_world,
 )
+from wirespeed.statistics import reach_of_ends
 
 Array = NDArray[np.float64]
 _SEED = 41
@@ -141,9 +142,8 @@ def _grown(
 
 
 def _drawn(time: MedianTime, rng: np.random.Generator) -> Array:
-    """By its interval, which is one of 95 %."""
-    spread = np.log(max(time.high, time.median) / max(min(time.low, time.median), 1e-12)) / (
-        2 * 1.96
-    )
+    """By its interval, or by the range of few samples."""
+    ends = max(time.high, time.median) / max(min(time.low, time.median), 1e-12)
+    spread = np.log(ends) / (2 * reach_of_ends(time.samples))
     drawn: Array = time.median * np.exp(spread * rng.standard_normal(DRAWS))
     return drawn

@@ -27,7 +27,7 @@ from wirespeed.collectives.engines import Handle, Issue
 from wirespeed.collectives.oracle import allocate, rotation
 from wirespeed.collectives.stopping import StopRule, WarmUp
 from wirespeed.errors import CannotMeasure
-from wirespeed.model.records import Measurement, StopReason
+from wirespeed.model.records import CALLS_PER_BATCH, Measurement, StopReason
 from wirespeed.plan import Measure
 from wirespeed.rank.place import Place, Site, align_point, connect, sync_point
 from wirespeed.statistics import time_stats
@@ -35,8 +35,6 @@ from wirespeed.statistics import time_stats
 Shot = Callable[[], object]
 Hook = Callable[[], object]
 
-BATCH = 8
-"""Calls in a batch or graph when the count is not fixed; a fixed count is cut into at most this many."""
 MOST_RANK_MEDIANS = 1024
 
 
@@ -288,7 +286,12 @@ def sample(
 ) -> tuple[Samples, StopReason, int]:
     """The samples, why it stopped, and how many calls are in one sample."""
     per_sample, fixed = (1, how.iterations) if how.timing == "each" else _batches(how)
-    rule = StopRule(precision=how.precision, max_time_s=how.max_time_s, fixed=fixed)
+    rule = StopRule(
+        precision=how.precision,
+        max_time_s=how.max_time_s,
+        interval_s=how.interval_s,
+        fixed=fixed,
+    )
     samples = Samples()
     begin = time.monotonic()
     while count := rule.next_chunk(samples.slowest, samples.elapsed_s):
@@ -304,6 +307,6 @@ def sample(
 def _batches(how: Measure) -> tuple[int, int | None]:
     """(calls in a batch, number of batches or None): a fixed count is kept as near as it divides."""
     if how.iterations is None:
-        return BATCH, None
-    batches = min(BATCH, how.iterations)
+        return CALLS_PER_BATCH, None
+    batches = min(CALLS_PER_BATCH, how.iterations)
     return -(-how.iterations // batches), batches

@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from wirespeed.errors import InputError
 from wirespeed.model.records import NodeFacts
-from wirespeed.reference import ASSUMED_SPREAD, Expectation
+from wirespeed.reference import ASSUMED_SPREAD, Expectation, Origin
 from wirespeed.reference.figures import INTERCONNECTS, Figure, data_text, shipped_figures
-from wirespeed.reference.known import find
+from wirespeed.reference.known import Match, find
 from wirespeed.reference.reasons import reasons
 from wirespeed.reference.roofline import Limit, passed, roofline
 from wirespeed.reference.shape import Shape
+from wirespeed.statistics import lacks_samples
 
 Place = Literal["low", "normal", "high", "unknown"]
 
@@ -42,6 +43,11 @@ class Asked:
     engine: str = "torch"
 
     @property
+    def too_few(self) -> bool:
+        """Whether its samples are known and give no interval."""
+        return lacks_samples(self.iterations)
+
+    @property
     def too_wide(self) -> bool:
         if self.busbw_range is None:
             return False
@@ -63,6 +69,8 @@ class Answer:
     """Where it is low: the three likeliest."""
     known: tuple[Figure, ...] = field(default=())
     """Where nothing holds: the figures of such GPUs that there are."""
+    by_interconnect: tuple["Answer", ...] = ()
+    """One answer for each interconnect that has a figure, where nobody said what connects the nodes."""
 
     @property
     def share(self) -> float | None:
@@ -91,11 +99,17 @@ def ask(
     expectation: Expectation | None,
     *,
     nodes: Sequence[NodeFacts] = (),
+    own: Sequence[Figure] = (),
 ) -> Answer:
-    """The answer for one figure against `expectation` (None: nothing is known)."""
-    expectation = expectation or _over_any(shape, op, figure)
+    """Return the answer for one figure against `expectation` (None: nothing is known).
+
+    own: the user's figures, for answers by interconnect where the shape does not say which it is.
+    """
+    known = () if expectation else _by_interconnect(shape, op, figure, own, nodes)
     limit = roofline(shape, op, figure.engine)
-    place = _place(figure, expectation)
+    place = _joint_place(known) if known else _place(figure, expectation)
+    if place in ("normal", "high") and known:
+        expectation = _highest(known)
     share = figure.busbw / expectation.busbw if expectation and expectation.busbw else 0.0
     return Answer(
         place=place,
@@ -105,8 +119,9 @@ def ask(
         expectation=expectation,
         limit=limit if limit and limit.holds(figure.busbw) else None,
         above=passed(shape, op, figure.busbw, limit),
-        reasons=reasons(shape, nodes, share) if place == "low" else (),
-        known=_alike(shape) if place == "unknown" else (),
+        reasons=reasons(shape, nodes, share) if place == "low" and not known else (),
+        known=_alike(shape) if place == "unknown" and not known else (),
+        by_interconnect=known,
     )
 
 
@@ -114,40 +129,65 @@ def expected_of(
     shape: Shape, op: str, size_bytes: int, own: Sequence[Figure] = ()
 ) -> Expectation | None:
     """Where there are only words to go by: the user's own figures before the package's."""
+    match, origin = _match(shape, op, size_bytes, own)
+    return match.expectation(origin) if match is not None else None
+
+
+def _match(
+    shape: Shape, op: str, size_bytes: int, own: Sequence[Figure]
+) -> tuple[Match | None, Origin]:
     mine = find(own, shape, op, size_bytes)
-    if mine is not None and (found := mine.expectation("own")).busbw:
-        return found
-    public = find(shipped_figures(), shape, op, size_bytes)
-    return public.expectation("reference") if public is not None else None
+    if mine is not None and mine.expectation("own").busbw:
+        return mine, "own"
+    return find(shipped_figures(), shape, op, size_bytes), "reference"
 
 
-def _over_any(shape: Shape, op: str, figure: Asked) -> Expectation | None:
-    """Where nobody tells the interconnect: the fastest of so many such nodes, if it is reached.
+def _by_interconnect(
+    shape: Shape, op: str, figure: Asked, own: Sequence[Figure], nodes: Sequence[NodeFacts]
+) -> tuple[Answer, ...]:
+    """Return an answer for each interconnect that has a figure, where nobody said which it is.
 
-    What falls short of it may be the best that another interconnect gives, so it stays unknown.
+    Figures of so many such nodes stand alone where there are any.
     """
     if shape.interconnect or shape.nodes < 2:
-        return None
-    size = figure.size_bytes
-    known = [
-        (match, kind)
-        for kind in INTERCONNECTS
-        if (match := find(shipped_figures(), replace(shape, interconnect=kind), op, size))
-        and not match.rough
-        and all(one.nodes == shape.nodes and one.gpu for one in match.figures)
-    ]
-    told = [(match.expectation("reference"), kind) for match, kind in known]
-    best, kind = max(told, key=lambda pair: pair[0].busbw or 0.0, default=(None, ""))
-    if best is None or figure.busbw < LOW_BELOW * (best.busbw or math.inf):
-        return None
-    note = (
-        f"the interconnect is not told: {INTERCONNECTS[kind]} has the fastest figure of such nodes"
-    )
+        return ()
+    close, every = [], []
+    for kind in INTERCONNECTS:
+        alike = replace(shape, interconnect=kind)
+        match, origin = _match(alike, op, figure.size_bytes, own)
+        expectation = match.expectation(origin) if match is not None else None
+        if match is None or expectation is None or not expectation.busbw:
+            continue
+        answer = ask(alike, op, figure, expectation, nodes=nodes)
+        every.append(answer)
+        if not match.rough and all(one.nodes in (shape.nodes, None) for one in match.figures):
+            close.append(answer)
+    return tuple(close or every)
+
+
+def _joint_place(answers: Sequence[Answer]) -> Place:
+    """Return the place that holds on whichever interconnect it is; `unknown` where that matters.
+
+    Any cluster may fall back to TCP. So nothing is called low unless it is low on TCP too, and nothing
+    normal by a figure of TCP alone.
+    """
+    places = {one.place for one in answers}
+    kinds = {one.shape.interconnect for one in answers}
+    if places <= {"normal", "high"} and kinds != {"tcp"}:
+        return "normal" if "normal" in places else "high"
+    return "low" if places == {"low"} and "tcp" in kinds else "unknown"
+
+
+def _highest(answers: Sequence[Answer]) -> Expectation | None:
+    """Return the highest expectation among the interconnects: a figure that reaches it is normal."""
+    known = [(one.expectation, one.shape.interconnect) for one in answers if one.expectation]
+    best, kind = max(known, key=lambda pair: pair[0].busbw or 0.0)
+    note = f"what connects the nodes is not known: {INTERCONNECTS[kind]} has the highest figure"
     return replace(best, notes=(note, *best.notes), may_fail=False)
 
 
 def _place(figure: Asked, expectation: Expectation | None) -> Place:
-    if expectation is None or not expectation.busbw or figure.too_wide:
+    if expectation is None or not expectation.busbw or figure.too_few or figure.too_wide:
         return "unknown"
     expected = expectation.busbw
     low, high = expectation.busbw_range or (expected, expected)

@@ -14,7 +14,7 @@ from wirespeed.model.verdicts import HISTORY
 from wirespeed.reference import TOO_NOISY, Expectation, OfCollectives, Origin
 from wirespeed.reference.figures import Figure
 from wirespeed.reference.shape import CPU, Shape, busbw_interval, shape_of
-from wirespeed.statistics import student_t
+from wirespeed.statistics import lacks_samples, student_t
 
 # Which figures hold for a world, an operation and a size; nothing in between is made up.
 #
@@ -95,7 +95,7 @@ def find(figures: Iterable[Figure], shape: Shape, op: str, size: int) -> Match |
         notes.append(f"figures are of {counts} nodes, this is {shape.nodes}")
     vague = any(_vague(one, shape) for one in sized)
     if vague:
-        notes.append("GPU, ranks a node or network cards are not told on both sides")
+        notes.append("some of GPU, ranks per node and NICs are unknown on one side")
     if any(one.switch == "sharp" and one.kind != "gate" for one in sized):
         notes.append(
             "figures with SHARP: where switches do not add up, a ring over the cards is the limit"
@@ -407,6 +407,9 @@ class BaselineReference:
         joined = _joined(world, "baseline", self._source(len(found)), figures)
         if len(found) > 1:
             return joined
+        if lacks_samples(found[0].samples):
+            # Nothing shows the spread of such a figure, so that it may warn and not fail.
+            return replace(joined, time_range=None, busbw_range=None, may_fail=False)
         # Of one run its own interval is all that tells of its spread.
         time = found[0].time
         return replace(

@@ -18,6 +18,7 @@ from wirespeed.collectives.collective import ALIASES
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Measurement, NodeFacts, Run, World
 from wirespeed.reference.figures import INTERCONNECTS, Figure, rows_of
+from wirespeed.statistics import lacks_samples
 
 XGMI_LINKS = 7
 """Links of one GPU, each to another one of the node, over which its rate is spread."""
@@ -401,7 +402,7 @@ def _as_figure(one: Measurement, shape: Shape, run: Run, name: str) -> Figure:
         busbw=one.busbw or None,
         busbw_range=busbw_interval(one),
         time_s=time.median,
-        time_range=(time.low, time.high),
+        time_range=None if lacks_samples(one.samples) else (time.low, time.high),
         source=f"run {run.id}",
         published=run.started[:10],
     )
@@ -410,6 +411,6 @@ def _as_figure(one: Measurement, shape: Shape, run: Run, name: str) -> Figure:
 def busbw_interval(one: Measurement) -> tuple[float, float] | None:
     """The interval of the time turned into that of the bandwidth; None where there is none."""
     time = one.time
-    if not one.busbw or not 0 < time.low < time.high:
+    if lacks_samples(one.samples) or not one.busbw or not 0 < time.low < time.high:
         return None
     return one.busbw * time.median / time.high, one.busbw * time.median / time.low

@@ -346,13 +346,12 @@ def _figures(line: RunRow, run: "Run") -> Iterator[FigureRow]:
 
     for number, (what, figure) in enumerate(figures_of(run).items()):
         told = dict(what.fields)
-        names = (told.get(name) for name in ("op", "strategy", "tool", "figure"))
         yield FigureRow(
             run=line.run,
             started=line.started,
             number=number,
             kind=what.kind,
-            name=str(next((name for name in names if name), "")),
+            name=what.name,
             what=json.dumps(what.fields),
             backend=line.backend,
             nodes=line.nodes,

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from wirespeed.runs.loading import load, read_document
 from wirespeed.runs.named_files import list_baselines, load_baseline
 from wirespeed.runs.place import FOLDER_NAME, runs_home
 from wirespeed.runs.rows import STAMP_LENGTH, RunRow, id_in, order_of
+from wirespeed.runs.selection import find_selection, is_selection
 from wirespeed.runs.source import RUNS_LIST, elsewhere, folder_of, named, opened, place
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "find",
+    "find_all",
     "list_runs",
     "load",
     "outdated",
@@ -47,9 +49,14 @@ _DAY_S = 86_400.0
 def find(reference: str) -> Path:
     """The run folder (or run.json) that `reference` names.
 
-    A full id, a prefix of one id, a folder's name, `last`, or the path of a run folder or of a
-    run's JSON. UsageError when no run or several match.
+    A full id, a prefix of one id, a folder's name, `last`, `last~2`, or the path of a run folder or
+    of a run's JSON. UsageError when no run or several match.
     """
+    if is_selection(reference):
+        found = find_selection(reference)
+        if len(found) > 1:
+            raise UsageError(f"{reference!r} names {len(found)} runs", expected="one run")
+        return found[0]
     runs, source = runs_home(), elsewhere()
     if source is not None and "/" not in reference and (fetched := source.find(reference)):
         return fetched
@@ -59,12 +66,18 @@ def find(reference: str) -> Path:
             raise UsageError(f"no runs in {runs}", next="wirespeed check")
         newest = names[-1][:STAMP_LENGTH]
         return max((runs / name for name in names if name.startswith(newest)), key=_start)
-    if "/" not in reference and (found := named(reference, names)):
-        return runs / found
+    if "/" not in reference and (folder := named(reference, names)):
+        return runs / folder
     try:
         return _existing(Path(reference).expanduser())
     except (OSError, RuntimeError, ValueError) as error:
         raise UsageError(f"no run {reference[:80]!r}: {error}", next=RUNS_LIST) from error
+
+
+def find_all(reference: str) -> list[Path]:
+    """Return the folders, oldest first, of the runs that `reference` names: one as of `find`, or
+    several (`last:3`, `last~5..last~3`, `7f3c..91ae`)."""
+    return find_selection(reference) if is_selection(reference) else [find(reference)]
 
 
 def list_runs() -> list[RunRow]:
@@ -163,15 +176,15 @@ def _existing(path: Path) -> Path:
 # Many runs at once, for comparison: without a word about damage, which `runs list` tells of.
 
 
-def stored_points(names: Collection[str], last: int) -> "list[Point]":
-    """Figures of the newest `last` runs that ended and have such; names: of operations or strategies.
+def stored_points(last: int) -> "list[Point]":
+    """Return all figures of the newest `last` runs that ended.
 
     InputError where a store holds what is no figure.
     """
     from wirespeed.compare.compare import Point  # who looks for earlier runs needs none of it
 
     with opened() as index:
-        rows = index.figures(names, RunFilter(finished=True, last=last))
+        rows = index.figures(which=RunFilter(finished=True, last=last))
     with damage("a figure of a stored run"):
         return [
             Point(

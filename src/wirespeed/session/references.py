@@ -13,11 +13,13 @@ def answer_of(run: "Run", one: "Measurement", reference: Reference | None = None
     """Is this figure of a run normal? Held against all that `check` knows; the run has a shape."""
     from wirespeed.reference.ask import Asked, ask
     from wirespeed.reference.shape import busbw_interval, shape_of
+    from wirespeed.statistics import lacks_samples
 
     shape = shape_of(run.world)
     if shape is None:
         raise ValueError(f"run {run.id} has no shape")
-    figure = Asked(one.size_bytes, one.busbw, busbw_interval(one), one.iterations, one.engine)
+    number = one.samples if lacks_samples(one.samples) else one.iterations
+    figure = Asked(one.size_bytes, one.busbw, busbw_interval(one), number, one.engine)
     expected = (reference or references_for("check")).expect(run.world, one)
     return ask(shape, one.op, figure, expected, nodes=run.world.nodes)
 

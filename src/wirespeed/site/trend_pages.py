@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 
@@ -30,7 +31,7 @@ _MOST = 12
 
 
 def trends_page(site: Site, request: Request) -> Response:
-    """One operation or strategy over the newest runs that measured it."""
+    """One operation or strategy over the newest runs."""
     last = request.query_params.get("last", _USUAL)
     last = last if last in _LAST else _USUAL
     with site.index() as index:
@@ -39,7 +40,7 @@ def trends_page(site: Site, request: Request) -> Response:
         asked = request.query_params.get("op", "")
         op = asked if asked in names else max(names, key=lambda name: seen[name], default="")
         version = version_of(index)
-    trend = _trend(op, int(last), version) if op else Trend(series=())
+    trend = _shown_of(_trend(int(last), version), op) if op else Trend(series=())
     series = sorted(trend.series, key=lambda one: (not one.changes, -len(one.runs)))
     part = made(
         "trends.html",
@@ -55,10 +56,17 @@ def trends_page(site: Site, request: Request) -> Response:
     return framed(site, f"Trend of {op}" if op else "Trends", "Trends", [part])
 
 
-@lru_cache(maxsize=16)
-def _trend(op: str, last: int, _version: tuple[object, ...]) -> Trend:
-    """Looking for changes takes longer than all else, and the same runs have the same."""
-    return trend_of(stored_points([op], last))
+@lru_cache(maxsize=4)
+def _trend(last: int, _version: tuple[object, ...]) -> Trend:
+    """Return all series of the newest runs: a change is corrected for all of them, shown or not.
+
+    Looking for changes takes longer than all else, and the same runs have the same.
+    """
+    return trend_of(stored_points(last))
+
+
+def _shown_of(trend: Trend, op: str) -> Trend:
+    return replace(trend, series=tuple(one for one in trend.series if one.what.name == op))
 
 
 def _said(trend: Trend) -> str:
@@ -94,6 +102,7 @@ def _drawn(one: Series, number: int) -> dict[str, object]:
             Grid.filled(words.LEVELS, words.rows(one)), f"levels of {name}", f"levels-{number}"
         ),
         "remark": _remark(one),
+        "kind": "" if one.judged else "warn",
     }
 
 
@@ -148,5 +157,4 @@ def _round_values(values: list[float]) -> list[float]:
 def _rest(series: list[Series]) -> str:
     if not series:
         return ""
-    grid = Grid.filled(words.STEADY, [words.steady_row(one) for one in series])
-    return html_table(grid, "the others", "others")
+    return html_table(words.steady_grid(series), "the others", "others")

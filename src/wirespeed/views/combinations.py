@@ -8,7 +8,8 @@ from wirespeed.model.bench_records import DEFAULT, Setting, SettingFigures
 from wirespeed.model.records import Measurement, Run
 from wirespeed.model.training_records import Ratio
 from wirespeed.model.units import format_duration, format_size
-from wirespeed.views.sections import SIZE_COLUMNS, note, size_cells
+from wirespeed.statistics import has_interval
+from wirespeed.views.sections import SIZE_COLUMNS, no_interval, note, size_cells
 from wirespeed.views.text import NOTHING, Grid, Style, counted, shortened, titled
 from wirespeed.views.training import ALL, grid_table, missing
 
@@ -50,7 +51,13 @@ def _what(m: Measurement) -> str:
     return " ".join([m.op, m.dtype, *([m.redop] if m.redop != "none" else [])])
 
 
-_COLORS = {"faster": "green", "slower": "red", "failed": "red", "mixed": "yellow"}
+_COLORS = {
+    "faster": "green",
+    "slower": "red",
+    "failed": "red",
+    "mixed": "yellow",
+    "not enough rounds": "yellow",
+}
 _LONGEST = 60
 """Characters of a reason; SET-001 tells all of it."""
 _NOTE = (
@@ -142,7 +149,7 @@ def _combinations(settings: Sequence[Setting], cases: Sequence[str]) -> Grid:
             format_duration(figures.median) if figures else "",
             _reach(figures) if figures else "",
             str(len(one.rounds) or ""),
-            _against(ratio, verdict),
+            _against(ratio, verdict, len(one.rounds)),
             shortened(one.reason, _LONGEST),
             color=_COLORS.get(verdict, ""),
             at=4,
@@ -159,20 +166,29 @@ def _case(settings: Sequence[Setting], case: str) -> Grid:
         verdict = figures.verdict or one.verdict
         cells = (format_duration(figures.median), _reach(figures), str(len(figures.round_times)))
         color = _COLORS.get(verdict, "")
-        grid.add(one.name, *cells, _against(figures.ratio, verdict), color=color)
+        grid.add(
+            one.name,
+            *cells,
+            _against(figures.ratio, verdict, len(figures.round_times)),
+            color=color,
+        )
     return grid
 
 
 def _reach(figures: SettingFigures) -> str:
-    """`2.81 ms … 2.99 ms`; nothing where one round alone has no interval."""
+    """Return `2.81 ms … 2.99 ms`, or `2 rounds, no interval`."""
+    if not has_interval(len(figures.round_times)):
+        return no_interval(len(figures.round_times), "round")
     if not figures.low < figures.high:
         return ""
     return f"{format_duration(figures.low)} … {format_duration(figures.high)}"
 
 
-def _against(ratio: Ratio | None, verdict: str) -> str:
+def _against(ratio: Ratio | None, verdict: str, rounds: int) -> str:
     if ratio is None:
         return verdict
+    if not has_interval(rounds):
+        return f"{ratio.value:.2f}×  {verdict}" if rounds else verdict
     if not ratio.low < ratio.high:
         return verdict
     return f"{ratio.value:.2f}× ({ratio.low:.2f} … {ratio.high:.2f})  {verdict}"

@@ -163,9 +163,9 @@ def changed_line(one: Versus) -> str:
     """What differs, then what is the same, then what is not recorded."""
     told = [difference(d) for d in one.differences]
     rest = [f"{', '.join(one.alike)}: same"] if one.alike else []
-    rest += [f"{', '.join(one.unknown)}: not recorded on both sides"] if one.unknown else []
-    head = "; ".join(told) or "nothing that is recorded"
-    return f"changed between runs: {head}" + (f"     ({'; '.join(rest)})" if rest else "")
+    rest += [f"{' and '.join(one.unknown)} not recorded"] if one.unknown else []
+    head = f"changed between runs: {'; '.join(told)}" if told else "no recorded difference"
+    return head + (f"     ({'; '.join(rest)})" if rest else "")
 
 
 def difference(one: Difference) -> str:
@@ -227,15 +227,15 @@ def advice(comparison: Comparison) -> str:
     told = []
     if any(min(row.runs) < 3 and row.noise_from != "stated" for row in undecided):
         told.append(
-            "to call a change takes three runs a side (wirespeed compare A1,A2,A3 B1,B2,B3), "
-            "or --noise where it is known"
+            "three runs per side are needed to call a change (bench --repeat 3, then "
+            "wirespeed compare last~5..last~3 last:3), or --noise where it is known"
         )
     if needed := sorted(row.runs_needed for row in undecided if row.runs_needed):
         least, most = needed[0], needed[-1]
         many = f"{least} to {most}" if least != most else f"{most}"
         more = " or more" if most == 100 else ""
         bound = f"{comparison.fail_on * 100:g} %"
-        told.append(f"{many}{more} runs a side would tell a change of {bound} at this noise")
+        told.append(f"{many}{more} runs per side would show a change of {bound} at this noise")
     return "undecided: " + "; ".join(told)
 
 
@@ -311,8 +311,17 @@ def row_cells(row: Row, varying: Iterable[str]) -> list[str]:
         interval(row.low, row.high, rate=rate),
         f"{row.runs[0]}+{row.runs[1]}",
         f"{row.samples[0]}+{row.samples[1]}" if any(row.samples) else NOTHING,
-        row.verdict,
+        f"{row.verdict}; {outside}" if (outside := outside_text(row)) else row.verdict,
     ]
+
+
+def outside_text(row: Row) -> str:
+    """Return `outside all 3 earlier runs (−88.0 %)` where that is all that can be said yet."""
+    if not row.outside or row.verdict != "not enough runs":
+        return ""
+    which = "earlier" if row.runs[0] > row.runs[1] else "later"
+    rate = by_rate(row.what, row.busbw_before, row.busbw_after)
+    return f"outside all {row.outside} {which} runs ({change(row.ratio, rate=rate)})"
 
 
 def _markdown(comparison: Comparison, shown: Style) -> str:
@@ -382,6 +391,7 @@ def _row(row: Row) -> dict[str, Any]:
         "noise_from": row.noise_from,
         "verdict": row.verdict,
         "runs_needed": row.runs_needed or None,
+        "outside_of_runs": row.outside or None,
     }
 
 

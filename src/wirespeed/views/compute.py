@@ -7,6 +7,8 @@ from typing import TypeVar
 
 from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate
 from wirespeed.model.units import format_size
+from wirespeed.statistics import has_interval
+from wirespeed.views.sections import no_interval
 from wirespeed.views.text import NOTHING, Grid, counted
 
 OPERATIONS = {
@@ -115,12 +117,13 @@ def _add(grid: Grid, group: Sequence[ComputeRate]) -> None:
         max(each.high - each.per_second, each.per_second - each.low) / each.per_second
         for each in group
     )
+    samples = min(each.samples for each in group)
     several, wrong = len(group) > 1, any(each.wrong for each in group)
     grid.add(
         *what,
         one.text(median(each.per_second for each in group)),
-        f"±{reach:.1%}".replace("%", " %") if min(each.samples for each in group) > 5 else NOTHING,
-        str(min(each.samples for each in group)),
+        f"±{reach:.1%}".replace("%", " %") if has_interval(samples) else no_interval(samples),
+        str(samples),
         one.text(middle) if min(each.own_share for each in group) < 0.98 else "",
         f"{slowest.own_per_second / middle:.3f}" if several else _core_share(one),
         _name(slowest) if several else one.slowest,

@@ -14,6 +14,7 @@ from wirespeed.errors import unformulated
 from wirespeed.model.codec import plain, to_json
 from wirespeed.model.records import Measurement, NodeFacts, Run
 from wirespeed.model.units import GIGA
+from wirespeed.statistics import LEAST_SAMPLES, lacks_samples
 from wirespeed.views.text import Style
 
 _INDENT = "  "
@@ -282,6 +283,8 @@ def _remarks(run: Run, measurements: Sequence[Measurement]) -> Iterator[str]:
         yield f"# printed by wirespeed, run {run.id}: time is the median over the iterations"
     if least != most:
         yield f"# each size was timed until its interval was narrow: {least} to {most} iterations"
+    if any(lacks_samples(m.samples) for m in measurements):
+        yield f"# no interval where a size has fewer than {LEAST_SAMPLES} iterations"
     if measurements[0].blocking and measurements[0].engine != "nccl-tests":
         yield "# Blocking Enabled: wait for completion and barrier after each collective "
 

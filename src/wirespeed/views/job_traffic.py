@@ -29,7 +29,7 @@ def calls_grid(run: Run, replay: Replay) -> Grid:
         row = [NOTHING, str(call.calls), NOTHING, NOTHING, NOTHING]
         if alone:
             row = [str(alone.ranks), str(call.calls), format_duration(alone.time.median)]
-            row += [sections.interval(alone.time), sections.gigabytes(alone.busbw)]
+            row += [sections.interval(alone.time, alone.samples), sections.gigabytes(alone.busbw)]
         ratio = alone.time.median / call.in_job.median if alone and call.in_job else None
         grid.add(
             *(call.op, call.dtype, format_size(call.size_bytes), call.groups),
@@ -46,7 +46,11 @@ def _in_job(call: ReplayedCall) -> list[str]:
     if call.in_job is None:
         return [NOTHING] * 3
     last = format_duration(call.last) if call.last is not None else NOTHING
-    return [format_duration(call.in_job.median), sections.interval(call.in_job), last]
+    return [
+        format_duration(call.in_job.median),
+        sections.interval(call.in_job, call.in_job.samples),
+        last,
+    ]
 
 
 def sequence_grid(replay: Replay) -> Grid:
@@ -59,7 +63,7 @@ def sequence_grid(replay: Replay) -> Grid:
             grid.add(
                 name,
                 format_duration(time.median),
-                sections.interval(time),
+                sections.interval(time, time.samples),
                 str(time.samples),
             )
     return grid
@@ -93,7 +97,7 @@ def groups_grid(run: Run, shape: Shape) -> Grid:
             row = [NOTHING] * 6
             if m:
                 last = f"{m.last_rank} ({m.last_share:.0%})" if m.last_rank >= 0 else NOTHING
-                row = [format_duration(m.time.median), sections.interval(m.time)]
+                row = [format_duration(m.time.median), sections.interval(m.time, m.samples)]
                 row += [sections.gigabytes(m.busbw), str(m.iterations), last, sections.wrong(m)]
             grid.add(
                 *(group.kind, op, group.groups, str(group.ranks), str(group.job_ranks)),

@@ -123,10 +123,10 @@ def _rows(rows: Sequence[Row], suite: str) -> list[ET.Element]:
         many = f"runs {runs}, n={samples}" if any(row.samples) else f"runs {runs}"
         told = f"{verdict}: {before} → {after}, {change} (95 %: {interval}; {many})"
         case = _testcase(_numbered(name, seen), f"{suite}.{row.what.kind}")
-        if verdict in ("WORSE", "wrong data"):
-            ET.SubElement(case, "failure", {"message": _text(told), "type": verdict})
-        elif verdict == "not enough runs":
-            needed = f"; {row.runs_needed} runs a side would tell" if row.runs_needed else ""
+        if row.verdict in ("WORSE", "wrong data"):
+            ET.SubElement(case, "failure", {"message": _text(told), "type": row.verdict})
+        elif row.verdict == "not enough runs":
+            needed = f"; {row.runs_needed} runs per side would show" if row.runs_needed else ""
             ET.SubElement(case, "skipped", {"message": _text(told + needed)})
         else:
             ET.SubElement(case, "system-out").text = _text(told)

@@ -30,7 +30,7 @@ class LiveStep:
     """Its number; negative: none was seen."""
     step_s: float = 0.0
     low_s: float = 0.0
-    """Of the last hundred steps: the lower end of the interval."""
+    """Of the last hundred steps: the lower end of the interval; 0: there is none yet."""
     high_s: float = 0.0
     exposed: float | None = None
     """Share of a step in which ranks wait in communication."""

@@ -16,8 +16,11 @@ from statistics import median
 from msgspec import Struct
 
 from wirespeed.compiled import Compiled
-from wirespeed.model.records import Located, Measurement, Run
+from wirespeed.model.bench_records import MedianTime
+from wirespeed.model.compute_records import ComputeRate
+from wirespeed.model.records import Located, Measurement, Run, TimeStats
 from wirespeed.model.verdicts import words_of
+from wirespeed.statistics import has_interval, lacks_samples
 from wirespeed.views.lasting import calls_of
 from wirespeed.views.sections import place, references_of
 from wirespeed.views.text import STATUSES, Style
@@ -106,24 +109,32 @@ def _measurements(run: Run) -> _Figures:
         alone = m.blocking and m.in_flight == 1
         timing = m.timing if alone else f"{m.timing}, {m.in_flight} in flight"
         how = (m.op, m.size_bytes, m.ranks, m.dtype, m.redop, m.engine, m.groups, timing)
+        low, high = _ends(m.time, m.samples)
         yield (
             (*how, place(m), m.setting),
             {
                 "collective_time_seconds": m.time.median,
-                "collective_time_low_seconds": m.time.low,
-                "collective_time_high_seconds": m.time.high,
+                "collective_time_low_seconds": low,
+                "collective_time_high_seconds": high,
                 "collective_busbw_bytes_per_second": _rate(m, m.time.median),
-                "collective_busbw_low_bytes_per_second": _rate(m, m.time.high),
-                "collective_busbw_high_bytes_per_second": _rate(m, m.time.low),
+                "collective_busbw_low_bytes_per_second": _rate(m, high),
+                "collective_busbw_high_bytes_per_second": _rate(m, low),
                 "collective_samples": m.iterations,
                 "collective_wrong_elements": m.wrong,
             },
         )
 
 
-def _rate(m: Measurement, time: float) -> float | None:
+def _ends(
+    one: TimeStats | MedianTime | ComputeRate, samples: int
+) -> tuple[float | None, float | None]:
+    """Return the ends of the interval; of too few samples there is none, and no metric of it."""
+    return (None, None) if lacks_samples(samples) else (one.low, one.high)
+
+
+def _rate(m: Measurement, time: float | None) -> float | None:
     """The bus bandwidth if it took `time`; None where it has no meaning."""
-    return m.busbw * m.time.median / time if m.busbw > 0 and time > 0 else None
+    return m.busbw * m.time.median / time if m.busbw > 0 and time else None
 
 
 def _graded(run: Run) -> _Figures:
@@ -142,12 +153,13 @@ def _graded(run: Run) -> _Figures:
 def _trainings(run: Run) -> _Figures:
     for one in run.training:
         bucket = "" if one.bucket_mb is None else f"{one.bucket_mb:g}"
+        known = has_interval(one.rounds)
         yield (
             (one.strategy, bucket, one.model, one.ranks, one.study, one.batch, one.precision),
             {
                 "training_step_seconds": one.step.mean,
-                "training_step_low_seconds": one.step.low,
-                "training_step_high_seconds": one.step.high,
+                "training_step_low_seconds": one.step.low if known else None,
+                "training_step_high_seconds": one.step.high if known else None,
                 "training_samples_per_second": one.samples_per_s,
                 "training_exposed_seconds": one.exposed.value if one.exposed else None,
                 "training_scaling_efficiency_ratio": one.efficiency.value
@@ -187,12 +199,13 @@ def _devices(run: Run) -> _Figures:
         if r.reason:
             continue
         working = "sustained" if r.held else "together" if r.together else "alone"
+        low, high = _ends(r, r.samples)
         yield (
             (r.host, r.device, r.op, r.dtype, r.size, working),
             {
                 "device_rate_per_second": r.per_second,
-                "device_rate_low_per_second": r.low,
-                "device_rate_high_per_second": r.high,
+                "device_rate_low_per_second": low,
+                "device_rate_high_per_second": high,
                 "device_own_rate_per_second": r.own_per_second,
                 "device_peak_ratio": r.per_second / r.peak if r.peak else None,
                 "device_held_ratio": r.held or None,
@@ -264,12 +277,13 @@ def _storage(run: Run) -> _Figures:
         return
     for one in run.storage.figures:
         rate, calls = one.rate, one.per_s
+        low, high = _ends(rate, rate.samples) if rate else (None, None)
         yield (
             (one.access, one.engine, one.ranks),
             {
                 "storage_bytes_per_second": rate.median if rate else None,
-                "storage_low_bytes_per_second": rate.low if rate else None,
-                "storage_high_bytes_per_second": rate.high if rate else None,
+                "storage_low_bytes_per_second": low,
+                "storage_high_bytes_per_second": high,
                 "storage_calls_per_second": calls.median if calls else None,
                 "storage_call_seconds": one.latency.median,
                 "storage_call_p99_seconds": one.p99,
@@ -287,13 +301,14 @@ def _watched(run: Run) -> _Figures:
         return
     one, ranks = run.watched, run.watched.ranks
     timed = bool(one.steps and one.step)
+    known = timed and has_interval(one.samples)
     yield (
         (ranks,),
         {
             "watched_steps": one.steps,
             "watched_step_seconds": one.step if timed else None,
-            "watched_step_low_seconds": one.step_low if timed else None,
-            "watched_step_high_seconds": one.step_high if timed else None,
+            "watched_step_low_seconds": one.step_low if known else None,
+            "watched_step_high_seconds": one.step_high if known else None,
             "watched_exposed_ratio": one.exposed if one.exposed_known else None,
             "watched_changes": len(one.changes),
         },

@@ -10,6 +10,7 @@ from wirespeed.model.bench_records import MedianTime, ReferenceFigure, Reference
 from wirespeed.model.records import Measurement, Run, TimeStats
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.model.verdicts import standing_of
+from wirespeed.statistics import has_interval, lacks_samples
 from wirespeed.views.text import NOTHING, STATUSES, VERDICTS, WORDS, Grid, Style, counted
 
 _LEAST_SHOWN = 0.5e6
@@ -52,15 +53,31 @@ def series_of(measurements: Iterable[Measurement]) -> list[Series]:
     ]
 
 
-def interval(time: TimeStats | MedianTime, unknown: str = NOTHING) -> str:
-    """`±3.1 %`: the farther end of the 95 % interval of the median, relative to the median.
+def no_interval(number: int, unit: str = "") -> str:
+    """Return `n=2, no interval`, or with a unit `2 rounds, no interval`."""
+    return f"{counted(number, unit) if unit else f'n={number}'}, no interval"
 
-    unknown: for both ends equal to the one figure that there is.
+
+def interval(time: TimeStats | MedianTime, samples: int, unknown: str = NOTHING) -> str:
+    """Return `±3.1 %`: the farther end of the median's 95 % interval, relative to the median.
+
+    samples: how many `time` is of; too few give `n=2, no interval`. unknown: what is returned where an
+    import gives an average alone.
     """
+    if lacks_samples(samples):
+        return no_interval(samples)
     if time.median <= 0 or time.low == time.high:
         return unknown
     far = max(time.high - time.median, time.median - time.low) / time.median * 100
     return f"±{far:.1f} %" if far < 100 else f"±{far:.0f} %"
+
+
+def precision(m: Measurement) -> str:
+    """Return `±3.1 %, n=20`, `n=2, no interval`, or `n=20` of an average."""
+    known = interval(m.time, m.samples, "")
+    if known and not has_interval(m.samples):
+        return known
+    return f"{known}, n={m.iterations}" if known else f"n={m.iterations}"
 
 
 def bandwidth(bytes_per_second: float) -> str:
@@ -87,7 +104,7 @@ def size_cells(m: Measurement) -> list[str]:
         size(m),
         place(m),
         format_duration(m.time.median),
-        interval(m.time),
+        interval(m.time, m.samples),
         str(m.iterations),
         gigabytes(m.algbw),
         gigabytes(m.busbw),

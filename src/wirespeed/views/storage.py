@@ -3,6 +3,7 @@
 from wirespeed.model.records import Run
 from wirespeed.model.storage_records import Storage, StorageFigure
 from wirespeed.model.units import format_duration, format_size
+from wirespeed.statistics import has_interval
 from wirespeed.views.sections import bandwidth, interval
 from wirespeed.views.text import NOTHING, Grid
 
@@ -32,9 +33,13 @@ def figures_grid(storage: Storage) -> Grid:
     for one in storage.figures:
         grid.add(
             *(one.access, one.engine, format_size(one.size) if one.size else NOTHING),
-            *((bandwidth(one.rate.median), interval(one.rate)) if one.rate else (NOTHING, NOTHING)),
             *(
-                (f"{one.per_s.median:,.0f}", interval(one.per_s))
+                (bandwidth(one.rate.median), interval(one.rate, one.rate.samples))
+                if one.rate
+                else (NOTHING, NOTHING)
+            ),
+            *(
+                (f"{one.per_s.median:,.0f}", interval(one.per_s, one.per_s.samples))
                 if one.per_s
                 else (NOTHING, NOTHING)
             ),
@@ -48,7 +53,9 @@ def figures_grid(storage: Storage) -> Grid:
 def _slowest(one: StorageFigure) -> str:
     """Where it surely took longer than the others."""
     ratio = one.slowest_ratio
-    return f"{one.slowest} {ratio.median:.2f}× {interval(ratio)}" if ratio and ratio.low > 1 else ""
+    if ratio is None or ratio.low <= 1 or not has_interval(ratio.samples):
+        return ""
+    return f"{one.slowest} {ratio.median:.2f}× {interval(ratio, ratio.samples)}"
 
 
 def nodes_grid(storage: Storage) -> Grid:

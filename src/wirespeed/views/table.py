@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from wirespeed.model.records import Measurement, Run, Verification
 from wirespeed.model.units import format_duration, format_size
+from wirespeed.statistics import lacks_samples
 from wirespeed.views import sections
 from wirespeed.views.findings import finding_lines, folded, of_interest
 from wirespeed.views.text import NOTHING, Grid, Style, titled
@@ -14,7 +15,9 @@ from wirespeed.views.text import NOTHING, Grid, Style, titled
 _NOT_CHECKED = "wrong –: the data of that row was not checked"
 _IMPORTED = "imported figures are shown, not judged"
 _ONE_AVERAGE = "no interval: the source gives one average, so these figures carry no verdict"
-_ONE_SAMPLE = "no interval: too few samples, so these figures carry no verdict (a larger -n)"
+_ONE_SAMPLE = (
+    "no interval: a 95 % interval needs 6 samples (-n 6), so these figures carry no verdict"
+)
 
 
 def render(run: Run, style: Style) -> str:
@@ -115,9 +118,13 @@ def _notes(run: Run, style: Style) -> list[str]:
     unknown = any(m.wrong is None for m in run.measurements)
     if unknown and run.command != "check":
         notes += sections.note(_NOT_CHECKED, style)
-    one_average = any(m.time.low == m.time.high for m in run.measurements)
+    one_average = any(
+        m.time.low == m.time.high and not lacks_samples(m.samples) for m in run.measurements
+    )
     if one_average or any(f.unit and f.low is None for f in run.figures):
         notes += sections.note(_ONE_AVERAGE if run.command == "import" else _ONE_SAMPLE, style)
+    elif any(lacks_samples(m.samples) for m in run.measurements):
+        notes += sections.note(_ONE_SAMPLE, style)
     if run.command == "import" and run.verdict in ("NONE", "UNKNOWN"):
         notes += sections.note(_IMPORTED, style)
     return notes
@@ -165,12 +172,17 @@ def _name(one: sections.Series, among: Sequence[sections.Series]) -> str:
 
 def _latency(m: Measurement) -> list[str]:
     at = sections.size(m) if m.size_bytes else "–"
-    return [format_duration(m.time.median), sections.interval(m.time), str(m.iterations), at]
+    return [
+        format_duration(m.time.median),
+        sections.interval(m.time, m.samples),
+        str(m.iterations),
+        at,
+    ]
 
 
 def _peak(m: Measurement) -> list[str]:
     rate = sections.bandwidth(m.busbw)
-    return [rate, sections.interval(m.time), str(m.iterations), sections.size(m)]
+    return [rate, sections.interval(m.time, m.samples), str(m.iterations), sections.size(m)]
 
 
 _CONFIGURATION = "<setting|<op|<engine|<dtype|<redop|root|<groups|ranks|<place|size"
@@ -221,7 +233,7 @@ def _measured(m: Measurement) -> list[str]:
         str(m.iterations or "–"),
         m.stopped_by,
         format_duration(m.time.median),
-        sections.interval(m.time),
+        sections.interval(m.time, m.samples),
         *map(format_duration, times),
         sections.gigabytes(m.algbw),
         sections.gigabytes(m.busbw),

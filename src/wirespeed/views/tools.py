@@ -6,6 +6,8 @@ from statistics import median
 from wirespeed.model.bench_records import ToolFigure
 from wirespeed.model.records import Run
 from wirespeed.model.units import format_figure, format_size
+from wirespeed.statistics import lacks_samples
+from wirespeed.views.sections import no_interval
 from wirespeed.views.text import Grid
 
 _TESTS = "<test|size|places|figure|95 %|n|worst|<at|best"
@@ -68,4 +70,6 @@ def _reach(one: ToolFigure) -> str:
     """`±3.1 %`, as of a measurement."""
     if one.low is None or one.high is None or one.value <= 0:
         return ""
+    if lacks_samples(one.samples):
+        return no_interval(one.samples)
     return f"±{max(one.high - one.value, one.value - one.low) / one.value * 100:.1f} %"

@@ -10,7 +10,8 @@ from wirespeed.model.bench_records import GridPoint, Missing
 from wirespeed.model.records import Run
 from wirespeed.model.training_records import Ends, Ratio, Spread, Training, TrainingMemory
 from wirespeed.model.units import format_duration
-from wirespeed.views.sections import note
+from wirespeed.statistics import has_interval, lacks_samples
+from wirespeed.views.sections import no_interval, note
 from wirespeed.views.text import NOTHING, Grid, Style, counted, titled
 
 ALL = "all"
@@ -20,7 +21,15 @@ _MIB = 1 << 20
 _SENDING = "communication of a step (comm: mean of n profiled steps; exposed: median of the rounds)"
 _PEAKS = "memory of the rank that needs most, MiB (in brackets: predicted)"
 _POINTS = "memory at three points, MiB alive (in brackets: the most since the point before)"
-_RED = {"slower": "red", "fastest": "green", "poor": "red", "excellent": "green", "good": "green"}
+_COLORS = {
+    "slower": "red",
+    "fastest": "green",
+    "fastest so far": "yellow",
+    "not enough rounds": "yellow",
+    "poor": "red",
+    "excellent": "green",
+    "good": "green",
+}
 
 
 def training_lines(run: Run, style: Style) -> list[str]:
@@ -80,28 +89,29 @@ def name(one: Training) -> str:
 def _strategies(rows: Sequence[Training]) -> Grid:
     grid = Grid.of(
         "<strategy|step|95 %|std|n|data|of step|"
-        "comm|95 %|of step|exposed|of step|samples/s|tokens/s|MFU|predicted|<against the fastest"
+        "comm|95 %|of step|exposed|<95 %|of step|samples/s|tokens/s|MFU|predicted|<against the fastest"
     )
     for one in rows:
         step = one.step
         grid.add(
             name(one),
             format_duration(step.mean),
-            reach(step),
+            reach(step, one.rounds),
             format_duration(step.std),
             str(step.samples),
             *data_cells(one),
             seconds_cell(one.comm or None),
-            reach(one.comm_spread) if one.comm and one.comm_spread else "",
+            reach(one.comm_spread, one.profiled_rounds) if one.comm and one.comm_spread else "",
             share_cell(one.comm_fraction or None),
             _signed(one.exposed),
+            exposed_interval(one),
             share_cell(one.exposed_fraction),
             number_cell(one.samples_per_s),
             number_cell(one.tokens_per_s),
             share_cell(one.mfu) if one.mfu is not None else "",
             seconds_cell(one.predicted_step) if one.predicted_step is not None else "",
             ratio_cell(one),
-            color=_RED.get(one.verdict, ""),
+            color=_COLORS.get(one.verdict, ""),
         )
     return grid
 
@@ -132,7 +142,7 @@ def _world(one: Training, rows: Sequence[Training]) -> str:
 def _communication(rows: Sequence[Training]) -> Grid:
     grid = Grid.of("<strategy|<world|comm|std|<95 %|n|of step|<95 %|exposed|<95 %")
     for one in rows:
-        spread, exposed, share = one.comm_spread, one.exposed, one.comm_fraction_spread
+        spread, share, rounds = one.comm_spread, one.comm_fraction_spread, one.profiled_rounds
         if spread is None:
             continue
         grid.add(
@@ -140,19 +150,35 @@ def _communication(rows: Sequence[Training]) -> Grid:
             _world(one, rows),
             format_duration(spread.mean),
             format_duration(spread.std),
-            _ends(spread.low, spread.high),
+            _ends(spread.low, spread.high, rounds),
             str(spread.samples),
             share_cell(one.comm_fraction),
-            f"{share.low:.0%} … {share.high:.0%}" if share and share.low < share.high else "",
-            _signed(exposed),
-            _ends(exposed.low, exposed.high) if exposed else "",
+            _share_ends(share, rounds),
+            _signed(one.exposed),
+            exposed_interval(one),
         )
     return grid
 
 
-def _ends(low: float, high: float) -> str:
-    """`38.1 ms … 44.2 ms`; nothing where one figure alone has no interval."""
+def _ends(low: float, high: float, rounds: int) -> str:
+    """Return `38.1 ms … 44.2 ms`, or `2 rounds, no interval`."""
+    if lacks_samples(rounds):
+        return no_interval(rounds, "round")
     return f"{seconds_cell(low)} … {seconds_cell(high)}" if low < high else ""
+
+
+def exposed_interval(one: Training) -> str:
+    """Return the interval of the difference that exposed communication is, or that there is none."""
+    return _ends(one.exposed.low, one.exposed.high, one.rounds) if one.exposed else ""
+
+
+def _share_ends(share: Spread | Ratio | None, rounds: int) -> str:
+    """Return `31 % … 34 %`, or `2 rounds, no interval`."""
+    if share is None:
+        return ""
+    if lacks_samples(rounds):
+        return no_interval(rounds, "round")
+    return f"{share.low:.0%} … {share.high:.0%}" if share.low < share.high else ""
 
 
 def _scaling(rows: Sequence[Training]) -> Grid:
@@ -168,13 +194,13 @@ def _scaling(rows: Sequence[Training]) -> Grid:
             str(one.nodes),
             str(one.batch),
             format_duration(one.step.mean),
-            reach(one.step),
+            reach(one.step, one.rounds),
             number_cell(one.samples_per_s),
             share_cell(part.value) if part else NOTHING,
-            f"{part.low:.0%} … {part.high:.0%}" if part and part.low < part.high else "",
+            _share_ends(part, one.rounds) if part and part.value != 1 else "",
             one.grade,
             *(share_cell(one.loss[cause]) if _lost(one, cause) else "" for cause in causes),
-            color=_RED.get(one.grade, ""),
+            color=_COLORS.get(one.grade, ""),
             at=9,
         )
     return grid
@@ -242,22 +268,29 @@ def _load(run: Run) -> Grid:
         gain, told = (one.gain if one.gain != told else None), one.gain
         grid.add(
             *(one.name, one.beside),
-            *(format_duration(one.alone), _around(one.alone, one.alone_interval)),
-            *(format_duration(one.together), _around(one.together, one.together_interval)),
-            *(f"{one.ratio.value:.2f}×", _between(one.ratio), str(one.rounds)),
-            *((f"{gain.value:.2f}×", _between(gain)) if gain else ("", "")),
+            *(format_duration(one.alone), _around(one.alone, one.alone_interval, one.rounds)),
+            *(
+                format_duration(one.together),
+                _around(one.together, one.together_interval, one.rounds),
+            ),
+            *(f"{one.ratio.value:.2f}×", _between(one.ratio, one.rounds), str(one.rounds)),
+            *((f"{gain.value:.2f}×", _between(gain, one.rounds)) if gain else ("", "")),
         )
     return grid
 
 
-def _between(ratio: Ratio) -> str:
+def _between(ratio: Ratio, rounds: int) -> str:
+    if lacks_samples(rounds):
+        return no_interval(rounds, "round")
     return f"{ratio.low:.2f}× … {ratio.high:.2f}×"
 
 
-def _around(middle: float, ends: Ends | None) -> str:
-    """`±3.1 %`; nothing where no interval is known."""
+def _around(middle: float, ends: Ends | None, rounds: int) -> str:
+    """Return `±3.1 %`; nothing where no interval is known."""
     if ends is None or middle <= 0:
         return ""
+    if lacks_samples(rounds):
+        return no_interval(rounds, "round")
     return f"±{max(ends.high - middle, middle - ends.low) / middle:.1%}".replace("%", " %")
 
 
@@ -285,6 +318,11 @@ def _beyond_sending(one: Training) -> str:
     if comm is None or exposed is None or one.comm is None or exposed.value <= one.comm:
         return ""
     more = f"{name(one)}: exposed is {format_duration(exposed.value - one.comm)} above comm"
+    rounds = min(one.rounds, one.profiled_rounds)
+    if not has_interval(rounds):
+        return f"{more} ({no_interval(rounds, 'round')})"
+    # They were not measured in the same steps, so the ends of the difference are those farthest apart.
+    more += f" ({_ends(exposed.low - comm.high, exposed.high - comm.low, rounds)})"
     if exposed.low <= comm.high and comm.low <= exposed.high:
         return f"{more}, less than their intervals tell apart"
     return (
@@ -297,11 +335,18 @@ def ratio_cell(one: Training) -> str:
     ratio = one.ratio
     if one.verdict in ("fastest", "fastest so far", "yardstick", "") or ratio is None:
         return one.verdict
+    if lacks_samples(one.rounds):
+        return f"{ratio.value:.2f}×  {one.verdict}"
     return f"{ratio.value:.2f}× ({ratio.low:.2f} … {ratio.high:.2f})  {one.verdict}"
 
 
-def reach(step: Spread) -> str:
-    """`±3.1 %`: half of the 95 % interval of the mean, relative to it."""
+def reach(step: Spread, rounds: int) -> str:
+    """Return `±3.1 %`: half of the 95 % interval of the mean, relative to it.
+
+    `2 rounds, no interval` where the rounds are too few.
+    """
+    if lacks_samples(rounds):
+        return no_interval(rounds, "round")
     if not step.low < step.high < float("inf"):
         return NOTHING
     return f"±{(step.high - step.low) / 2 / step.mean:.1%}".replace("%", " %")
@@ -332,7 +377,7 @@ def grid_table(run: Run) -> tuple[str, Grid]:
     about = f" · {first.model} · {first.precision}" if first else ""
     grid = Grid.of(
         "<strategy|ranks|batch|step|95 %|n|data|of step|"
-        "comm|95 %|of step|exposed|samples/s|tokens/s|peak MiB|<against the fastest|<why not"
+        "comm|95 %|of step|exposed|<95 %|samples/s|tokens/s|peak MiB|<against the fastest|<why not"
     )
     for point in run.grid:
         world = str(point.ranks), str(point.batch or NOTHING)
@@ -342,21 +387,24 @@ def grid_table(run: Run) -> tuple[str, Grid]:
                 str(one.ranks),
                 str(one.batch),
                 format_duration(one.step.mean),
-                reach(one.step),
+                reach(one.step, one.rounds),
                 str(one.step.samples),
                 *data_cells(one),
                 seconds_cell(one.comm or None),
-                reach(one.comm_spread) if one.comm and one.comm_spread else "",
+                reach(one.comm_spread, one.profiled_rounds) if one.comm and one.comm_spread else "",
                 share_cell(one.comm_fraction or None),
                 "" if one.exposed is None else seconds_cell(one.exposed.value),
+                exposed_interval(one),
                 number_cell(one.samples_per_s),
                 number_cell(one.tokens_per_s),
                 f"{one.memory.peak / 2**20:,.1f}" if one.memory else "",
                 ratio_cell(one),
                 "",
+                color=_COLORS.get(one.verdict, ""),
+                at=-2,
             )
         for row in missing(point):
-            grid.add(row.what, *world, *[NOTHING] * 2, *[""] * 11, row.reason, color="yellow")
+            grid.add(row.what, *world, *[NOTHING] * 2, *[""] * 12, row.reason, color="yellow")
     return f"grid of {len(run.grid)} worlds{about}", grid
 
 

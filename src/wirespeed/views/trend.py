@@ -1,17 +1,18 @@
 """Figures over many runs, with the changes of their level, as table, Markdown or JSON."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from wirespeed.model.derived_records import Change, Difference, Series, Trend, What
 from wirespeed.model.units import GIGA
 from wirespeed.views import comparison
-from wirespeed.views.text import Grid, Style, Views, escape, rendered
+from wirespeed.views.text import Grid, Style, Views, counted, escape, rendered
 
 SCHEMA = "wirespeed.trend/1"
 
 LEVELS = "<since|<run|level|change|95 % interval|runs|<changed then"
-STEADY = "<figure|<how|level|runs|<since|<remark"
+_STEADY = "<figure|<how|level|runs|<since|<remark"
 _MOST_DIFFERENCES = 4
 _US = 1e6
 
@@ -26,8 +27,8 @@ def _table(trend: Trend, style: Style) -> str:
     for one in _changed(trend):
         lines.append(f"{style.paint(style.text(name(one)), 'bold')}  {style.text(how(one))}")
         lines += [*Grid.filled(LEVELS, rows(one)).lines(style, indent="  "), ""]
-    if rest := _steady_rows(trend):
-        lines += [*Grid.filled(STEADY, rest).lines(style), ""]
+    if steady := _steady(trend):
+        lines += [*steady_grid(steady).lines(style), ""]
     return "\n".join([*lines, style.text(_closing(trend))]) + "\n"
 
 
@@ -38,8 +39,8 @@ def _markdown(trend: Trend, shown: Style) -> str:
         table = Grid.filled(LEVELS, rows(one)).markdown(style, every=True)
         title = f"### {escape(name(one), style)}"
         blocks.append([title, "", escape(how(one), style), "", *table])
-    if rest := _steady_rows(trend):
-        blocks.append(Grid.filled(STEADY, rest).markdown(style, every=True))
+    if steady := _steady(trend):
+        blocks.append(steady_grid(steady).markdown(style, every=True))
     blocks.append([escape(_closing(trend), style)])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
@@ -48,13 +49,19 @@ def _changed(trend: Trend) -> list[Series]:
     return [one for one in trend.series if one.changes]
 
 
-def _steady_rows(trend: Trend) -> list[list[str]]:
-    """A row for each figure without a change."""
-    return [steady_row(one) for one in trend.series if not one.changes]
+def _steady(trend: Trend) -> list[Series]:
+    return [one for one in trend.series if not one.changes]
 
 
-def steady_row(one: Series) -> list[str]:
-    """A figure that stays as it is."""
+def steady_grid(series: Iterable[Series]) -> Grid:
+    """Return a row for each figure without a change; amber where too few runs were made to tell."""
+    grid = Grid.of(_STEADY)
+    for one in series:
+        grid.add(*_steady_row(one), color="" if one.judged else "yellow")
+    return grid
+
+
+def _steady_row(one: Series) -> list[str]:
     level = _level(one, 0, len(one.runs), comparison.by_rate(one.what, *one.busbw))
     remark = "no change" if one.judged else "not enough runs"
     since = one.at[0][:16].replace("T", " ")
@@ -104,16 +111,18 @@ def _level(one: Series, start: int, end: int, rate: bool) -> str:
 def _differences(found: tuple[Difference, ...]) -> str:
     shown = [comparison.difference(one) for one in found[:_MOST_DIFFERENCES]]
     more = len(found) - len(shown)
-    return "; ".join(shown) + (f"; {more} more" if more else "") or "nothing that is recorded"
+    return "; ".join(shown) + (f"; {more} more" if more else "") or "no recorded difference"
 
 
 def _closing(trend: Trend) -> str:
     judged = sum(one.judged for one in trend.series)
     changes = sum(len(one.changes) for one in trend.series)
     word = "REGRESSION  " if trend.regressions else ""
+    all_figures = trend.family > len(trend.series)
+    family = f" (allowing for all {trend.family} figures of these runs)" if all_figures else ""
     return (
         f"{word}{judged} of {len(trend.series)} figures have runs enough to be judged (8), "
-        f"{changes} changes of level   exit {trend.exit_code}"
+        f"{counted(changes, 'change')} of level{family}   exit {trend.exit_code}"
     )
 
 

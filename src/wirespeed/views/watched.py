@@ -8,7 +8,8 @@ from statistics import median
 from wirespeed.model.records import Run
 from wirespeed.model.units import format_duration, format_size
 from wirespeed.model.watch_records import Gain, StepChange, Traffic, Watched, WatchWindow
-from wirespeed.views.sections import note
+from wirespeed.statistics import lacks_samples
+from wirespeed.views.sections import no_interval, note
 from wirespeed.views.text import NOTHING, Grid, Style, counted, titled
 
 PARTS = {
@@ -125,16 +126,17 @@ def conclusion(watched: Watched) -> list[str]:
     if not watched.steps:
         return lines
     step = f"a step takes {format_duration(watched.step)}"
-    step += _ends(format_duration, watched.step_low, watched.step_high)
+    step += _ends(format_duration, watched.step_low, watched.step_high, watched.samples)
     if watched.exposed_known:
         step += f"; ranks wait in communication for {percent(watched.exposed)} of it"
-        step += _ends(percent, watched.exposed_low, watched.exposed_high)
+        step += _ends(percent, watched.exposed_low, watched.exposed_high, watched.samples)
     lines.append(step)
     if watched.last_rank >= 0:
         name = rank_name(watched.last_rank, host_of(watched, watched.last_rank))
         lines.append(f"last most often: {name}, in {percent(watched.last_share)} of the steps")
     if watched.gains:
-        lines.append(f"would bring most: {'; '.join(map(_gain, watched.gains[:_MOST_GAINS]))}")
+        gains = [_gain(one, watched.samples) for one in watched.gains[:_MOST_GAINS]]
+        lines.append(f"would bring most: {'; '.join(gains)}")
     return lines
 
 
@@ -150,8 +152,8 @@ def _seen(watched: Watched) -> str:
     return seen + (f"; started {watched.launches} times" if watched.launches > 1 else "")
 
 
-def _gain(one: Gain) -> str:
-    ends = _ends(percent, one.low, one.high)
+def _gain(one: Gain, samples: int) -> str:
+    ends = _ends(percent, one.low, one.high, samples)
     return f"{one.what}, {percent(one.share)} of a step{ends} {one.finding}"
 
 
@@ -159,8 +161,10 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _ends(told: Callable[[float], str], low: float, high: float) -> str:
-    """` (95 %: 30.1 ms … 33.0 ms)`; nothing where one figure alone has no interval."""
+def _ends(told: Callable[[float], str], low: float, high: float, samples: int) -> str:
+    """Return ` (95 %: 30.1 ms … 33.0 ms)`, or ` (n=2, no interval)`."""
+    if lacks_samples(samples):
+        return f" ({no_interval(samples)})"
     return f" (95 %: {told(low)} … {told(high)})" if low < high else ""
 
 

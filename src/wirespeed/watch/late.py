@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wirespeed.statistics import MAD_TO_SIGMA, median_interval
+from wirespeed.statistics import LEAST_SAMPLES, MAD_TO_SIGMA, has_interval, median_interval
 from wirespeed.watch.change_points import (
     LEAST_ROWS,
     Change,
@@ -155,5 +155,7 @@ def _stands_off(seen: Units, unit: int, excess: Floats) -> bool:
     few = len(seen.work) < _FEW
     least = max((_FEW_MATERIAL if few else MATERIAL) * seen.step_s, 0 if few else _SPREADS * spread)
     inner = np.clip(excess, *np.percentile(excess, (5, 95)))
-    thinned = excess[:: max(1, round(inflation(inner - inner.mean())))]
-    return median_interval(thinned.tolist()).low >= least
+    # Never so few that they have no interval, which then is only wider for the samples between.
+    stride = min(round(inflation(inner - inner.mean())), len(excess) // LEAST_SAMPLES)
+    thinned = excess[:: max(1, stride)]
+    return has_interval(len(thinned)) and median_interval(thinned.tolist()).low >= least

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wirespeed.model.records import Finding
-from wirespeed.statistics import median_interval
+from wirespeed.statistics import has_interval, median_interval
 from wirespeed.views.live import LiveJob, LiveStep
 from wirespeed.watch.judge import Judged
 from wirespeed.watch.own_work import median_over
@@ -30,6 +30,7 @@ def live_job(table: StepTable, judged: Judged | None, findings: Sequence[Finding
     exposed = float(np.median(np.nansum(blocked, axis=1) / whole))
     known = times[~np.isnan(times)]
     middle = median_interval([float(one) for one in known])
+    certain = has_interval(len(known))
     usual = float(np.median(known))
     last = int(np.nanargmax(late)) if not np.isnan(late).all() else -1
     stands_out = last >= 0 and late[last] > _STANDS_OUT * usual
@@ -37,8 +38,8 @@ def live_job(table: StepTable, judged: Judged | None, findings: Sequence[Finding
     now = LiveStep(
         step=int(table.first[-1] + table.each[-1] - 1),
         step_s=float(known[-1]),
-        low_s=middle.low,
-        high_s=middle.high,
+        low_s=middle.low if certain else 0.0,
+        high_s=middle.high if certain else 0.0,
         exposed=exposed,
         last=name,
         late_s=float(late[last]) if stands_out else 0.0,

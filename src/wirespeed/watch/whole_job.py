@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wirespeed.checks.soaking_trends import slope
-from wirespeed.statistics import Interval, mean_interval, median_interval
+from wirespeed.statistics import Interval, has_interval, mean_interval, median_interval
 from wirespeed.watch.change_points import Change, levels
 from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, median_over, sample
 
@@ -60,7 +60,7 @@ def job_change(seen: OwnWork, explained: Floats, work: Matrix) -> JobChange | No
     if len(changes) > 1 and (drift := _drift(seen, times, work, strongest.at)) is not None:
         return drift
     at = strongest.at
-    if len(times) - at < _LEAST_ROWS:
+    if len(times) - at < _LEAST_ROWS or not has_interval(at):
         return None
     first, second = (median_interval(part.tolist()) for part in (times[:at], times[at:]))
     low = second.low / first.high - 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from wirespeed.model.training_records import Spread
+from wirespeed.model.training_records import PROFILED_STEPS, Spread
 from wirespeed.plan import TrainCase
 from wirespeed.rank.place import Place
 from wirespeed.rank.steps import Tell
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from wirespeed.training.comm_time import ObservedStep
 
 
-STEPS = 2
-"""Of a case in one turn."""
 LEAST, FEWEST, MOST = 2, 6, 12
 """Turns: of what an interval is made of, where every interval is narrow enough, in any case."""
 GOAL = 0.1
@@ -74,7 +72,9 @@ class Probed:
     @property
     def usable(self) -> bool:
         """Whether its communication time says something."""
-        return len(self.turns) * STEPS >= USABLE_STEPS or (bool(self.turns) and self.narrow(USABLE))
+        return len(self.turns) * PROFILED_STEPS >= USABLE_STEPS or (
+            bool(self.turns) and self.narrow(USABLE)
+        )
 
     def _most(self) -> int:
         """The rank with the most communication, over all turns."""
@@ -98,7 +98,7 @@ def probe(
 
     def budget() -> float:
         usable = all(one.usable for one in every if one.full is None)
-        return (SHARE if usable or most < USABLE_STEPS / STEPS else LONGEST) * limit
+        return (SHARE if usable or most < USABLE_STEPS / PROFILED_STEPS else LONGEST) * limit
 
     while fitting := [one for one in every if one.full is None]:
         # Backwards first: the yardstick, which sends nothing, is the one to do without.
@@ -143,8 +143,8 @@ def _turn(stage: Stage, one: Probed) -> None:
             if act is not None:
                 row, spans = _observed(stage, one.case, act)
             else:
-                row, spans = [0.0] * (2 * STEPS), ()
-                for _ in range(STEPS + 1):
+                row, spans = [0.0] * (2 * PROFILED_STEPS), ()
+                for _ in range(PROFILED_STEPS + 1):
                     stage.place.control.barrier()
                     stage.share(0.0)
         stage.share(0.0)  # what the profiler saw takes memory, too
@@ -152,7 +152,7 @@ def _turn(stage: Stage, one: Probed) -> None:
 
     row, one.spans = stage.attempt(one.case, work)
     rows = stage.place.control.matrix(row)[: one.case.ranks]
-    one.turns.append(rows.reshape(one.case.ranks, STEPS, 2))
+    one.turns.append(rows.reshape(one.case.ranks, PROFILED_STEPS, 2))
 
 
 def _observed(stage: Stage, case: TrainCase, act: Act) -> tuple[list[float], tuple[Span, ...]]:
@@ -168,12 +168,12 @@ def _observed(stage: Stage, case: TrainCase, act: Act) -> tuple[list[float], tup
 
     seen = observe(
         step,
-        steps=STEPS,
+        steps=PROFILED_STEPS,
         rank=place.rank,
         device=place.device,
         barrier=place.control.barrier,
     )
-    ends = [parts[-1].end_s for parts in phases[-STEPS:]]
+    ends = [parts[-1].end_s for parts in phases[-PROFILED_STEPS:]]
     seen = [_until(one, end) for one, end in zip(seen, ends, strict=True)]
     last = seen[-1]
     outer = Span(place.rank, "step", case.label, last.begin_s, last.end_s)

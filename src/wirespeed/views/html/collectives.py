@@ -8,6 +8,7 @@ from typing import Any
 from wirespeed.model.bench_records import ReferenceFigure
 from wirespeed.model.records import Measurement, Run
 from wirespeed.model.units import GIGA, format_duration, format_size
+from wirespeed.statistics import lacks_samples
 from wirespeed.views import sections
 from wirespeed.views.html import parts
 from wirespeed.views.html.parts import Figure, Section, Spot
@@ -91,8 +92,13 @@ def _layout(traces: Sequence[Figure], sizes: Sequence[int], y: Figure) -> Figure
 
 
 def _reach(m: Measurement, rated: bool) -> tuple[float, float]:
-    """How far the interval reaches down and up: the slow end of the time is the low end of the rate."""
+    """How far the interval reaches down and up: the slow end of the time is the low end of the rate.
+
+    Nothing where there are too few samples for one: a whisker is read as an interval.
+    """
     time = m.time
+    if lacks_samples(m.samples):
+        return 0.0, 0.0
     if not time.low < time.high < math.inf or time.median <= 0:
         return 0.0, 0.0
     if not rated:
@@ -119,9 +125,7 @@ def _trace(line: Line, index: int, *, rated: bool) -> Figure:
 
 def _said(m: Measurement, rated: bool) -> str:
     figure = sections.bandwidth(m.busbw) if rated else format_duration(m.time.median)
-    known = sections.interval(m.time, "")
-    how = f"({known}, n={m.iterations})" if known else f"(n={m.iterations})"
-    return f"{format_size(m.size_bytes)}: {figure} {how}"
+    return f"{format_size(m.size_bytes)}: {figure} ({sections.precision(m)})"
 
 
 def _reference(one: ReferenceFigure, factor: float, sizes: Sequence[int]) -> Figure:
@@ -150,7 +154,7 @@ def _reference(one: ReferenceFigure, factor: float, sizes: Sequence[int]) -> Fig
 
 _GRADED = "what figures were graded against; share: 1 is as good, more is better"
 _UNWRAPPED = Style(width=100_000)
-_BUSBW_NOTE = "Medians; whiskers are their 95 % intervals."
+_BUSBW_NOTE = "Medians; whiskers are their 95 % intervals (none below 6 samples)."
 _TIME_NOTE = "Median time of the slowest rank; whiskers are 95 % intervals. Both axes logarithmic."
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from wirespeed.model.derived_records import Comparison, Versus
 from wirespeed.model.records import Measurement, Run
-from wirespeed.model.training_records import Training
+from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.units import format_duration
+from wirespeed.statistics import has_interval
 from wirespeed.views import comparison as words
 from wirespeed.views import lasting, sections
 from wirespeed.views.combinations import grid_tables, settings_tables, winner_lines
@@ -24,7 +25,7 @@ from wirespeed.views.storage import conclusion as storage_said
 from wirespeed.views.storage import storage_tables
 from wirespeed.views.text import NOTHING, Column, Grid, Style, shortened
 from wirespeed.views.tools import tool_tables
-from wirespeed.views.training import name, number_cell, tables, training_notes
+from wirespeed.views.training import name, number_cell, reach, tables, training_notes
 
 _UNWRAPPED = Style(width=100_000)
 _STEP_NOTE = (
@@ -143,7 +144,7 @@ def _load(run: Run, spot: Spot) -> Iterator[Section]:
     """In words what certainly suffers most, if anything certainly does."""
     if not run.under_load:
         return
-    worst = max(run.under_load, key=lambda one: (one.ratio.low > 1, one.ratio.value))
+    worst = max(run.under_load, key=lambda one: (_is_slowed(one), one.ratio.value))
     ratio = worst.ratio
     said = (
         f"{worst.name} takes {ratio.value:.2f} times as long beside {worst.beside} as alone "
@@ -157,9 +158,14 @@ def _load(run: Run, spot: Spot) -> Iterator[Section]:
         title,
         title,
         tables(replace(run, training=())),
-        said=said if ratio.low > 1 else "",
+        said=said if _is_slowed(worst) else "",
         charts=[chart(spot, "load", "What each costs the others", drawn, _LOAD_NOTE)],
     )
+
+
+def _is_slowed(one: LoadFigures) -> bool:
+    """Return whether the whole interval says that it takes longer beside the others."""
+    return has_interval(one.rounds) and one.ratio.low > 1
 
 
 def _tables(run: Run, rows: Iterable[Training]) -> list[tuple[str, Grid]]:
@@ -301,8 +307,7 @@ def _rate(m: Measurement | None) -> str:
     if m is None:
         return NOTHING
     rate = sections.gigabytes(m.busbw) if m.busbw > 0 else format_duration(m.time.median)
-    known = sections.interval(m.time, "")
-    return f"{rate} ({known + ', ' if known else ''}n={m.iterations})"
+    return f"{rate} ({sections.precision(m)})"
 
 
 def _steps(runs: Sequence[Run], rows: Mapping[Any, Sequence[Training | None]]) -> Grid:
@@ -317,10 +322,7 @@ def _steps(runs: Sequence[Run], rows: Mapping[Any, Sequence[Training | None]]) -
 def _step(one: Training | None) -> str:
     if one is None:
         return NOTHING
-    step = one.step
-    known = step.low < step.high < float("inf") and step.mean > 0
-    reach = f"±{(step.high - step.low) / 2 / step.mean:.1%}, ".replace("%", " %") if known else ""
-    return f"{format_duration(step.mean)} ({reach}n={step.samples})"
+    return f"{format_duration(one.step.mean)} ({reach(one.step, one.rounds)}, n={one.step.samples})"
 
 
 def _op_charts(runs: Sequence[Run], spot: Spot) -> Iterator[dict[str, Any]]:

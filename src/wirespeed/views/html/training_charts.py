@@ -16,10 +16,12 @@ from wirespeed.model.training_records import (
     TrainingMemory,
 )
 from wirespeed.model.units import format_duration
+from wirespeed.statistics import lacks_samples
 from wirespeed.views.html import parts
 from wirespeed.views.html.parts import Figure
+from wirespeed.views.sections import no_interval
 from wirespeed.views.text import shortened
-from wirespeed.views.training import name, seconds_cell
+from wirespeed.views.training import exposed_interval, name, seconds_cell
 
 _PARTS = {
     "data": "--c-data",
@@ -138,8 +140,7 @@ def _exposed(rows: Sequence[Training]) -> list[Figure]:
             "width": _EXPOSED_BAR,
             "y": [place + _EXPOSED_AT for place, _ in found],
             "customdata": [
-                f"{format_duration(one.value)} ({_signed(one.low)} … {_signed(one.high)})"
-                for _, one in found
+                f"{format_duration(one.value)} ({exposed_interval(rows[at])})" for at, one in found
             ],
         }
     ]
@@ -150,17 +151,19 @@ def _signed(seconds: float) -> str:
 
 
 def _means(rows: Sequence[Training]) -> Figure:
-    ends = [_reach(one.step.mean, one.step.low, one.step.high, 1e3) for one in rows]
+    ends = [_reach(one.step.mean, one.step.low, one.step.high, 1e3, one.rounds) for one in rows]
     x, y = [_ms(one) for one in rows], range(len(rows))
     hover = "step %{customdata}<extra></extra>"
     return parts.marks("mean and 95 % interval", x, y, hover, {"color": "--text", "size": 5}) | {
         "error_x": _errors(ends, "--text"),
-        "customdata": [_interval(one.step) for one in rows],
+        "customdata": [_interval(one.step, one.rounds) for one in rows],
     }
 
 
-def _interval(step: Spread) -> str:
-    """`72.2 ms (68.1 ms … 76.3 ms)`, where the interval is known."""
+def _interval(step: Spread, rounds: int) -> str:
+    """Return `72.2 ms (68.1 ms … 76.3 ms)`, where the interval is known."""
+    if lacks_samples(rounds):
+        return f"{_signed(step.mean)} ({no_interval(rounds, 'round')})"
     known = math.isfinite(step.high) and step.low < step.high
     reach = f" ({_signed(max(step.low, 0.0))} … {_signed(step.high)})" if known else ""
     return _signed(step.mean) + reach
@@ -170,9 +173,9 @@ def _errors(ends: Sequence[tuple[float, float]], color: str) -> Figure:
     return parts.whiskers(ends, color) | {"thickness": 1.4, "width": 5}
 
 
-def _reach(value: float, low: float, high: float, unit: float) -> tuple[float, float]:
+def _reach(value: float, low: float, high: float, unit: float, rounds: int) -> tuple[float, float]:
     """How far the interval reaches down (never below 0) and up; nothing where it is not known."""
-    if not all(map(math.isfinite, (value, low, high))) or not low < high:
+    if lacks_samples(rounds) or not all(map(math.isfinite, (value, low, high))) or not low < high:
         return 0.0, 0.0
     return max(0.0, value - max(low, 0.0)) * unit, max(0.0, high - value) * unit
 
@@ -225,7 +228,7 @@ def _bar_layout(titles: Sequence[str], unit: str, above: int = 0) -> Figure:
 def load_chart(rows: Sequence[LoadFigures]) -> Figure:
     """How many times as long each takes beside others, with its interval, on a logarithmic axis."""
     ratios = [one.ratio for one in rows]
-    ends = [_reach(one.value, one.low, one.high, 1) for one in ratios]
+    ends = [_reach(one.ratio.value, one.ratio.low, one.ratio.high, 1, one.rounds) for one in rows]
     color = parts.LINES[0]
     drawn = parts.marks(
         *("beside the others, 95 % interval", [one.value for one in ratios], range(len(rows))),
@@ -290,7 +293,7 @@ def scaling_chart(rows: Iterable[Training]) -> Figure | None:
     traces = []
     for index, (title, line) in enumerate(lines.items()):
         line.sort(key=lambda row: row[0].ranks)
-        ends = [_reach(part.value, part.low, part.high, 100) for _, part in line]
+        ends = [_reach(part.value, part.low, part.high, 100, one.rounds) for one, part in line]
         x, y = [one.ranks for one, _ in line], [100 * part.value for _, part in line]
         hover = "%{x} ranks: %{y:.1f} % %{customdata}"
         grades = {"customdata": [one.grade for one, _ in line]}
@@ -328,7 +331,13 @@ def throughput_chart(rows: Sequence[Training]) -> Figure | None:
         x = [one.ranks if by_ranks else one.batch for one in line]
         rates = [one.samples_per_s for one in line]
         ends = [
-            _reach(one.samples_per_s, _rate(one, one.step.high), _rate(one, one.step.low), 1)
+            _reach(
+                one.samples_per_s,
+                _rate(one, one.step.high),
+                _rate(one, one.step.low),
+                1,
+                one.rounds,
+            )
             for one in line
         ]
         traces.append(_curve(title, index, x, rates, ends, "%{x}: %{y:.1f} samples/s"))
