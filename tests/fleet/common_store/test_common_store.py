@@ -480,7 +480,7 @@ def test_a_store_of_version_1_knows_what_its_runs_judged(postgres: Any, sending:
     )
     before = [in_database(postgres, sending, one) for one in asked]
     for statement in (
-        "ALTER TABLE wirespeed.runs DROP judged, DROP unjudged, DROP nodes_good",
+        "ALTER TABLE wirespeed.runs DROP judged, DROP unjudged, DROP nodes_good, DROP detail",
         "ALTER TABLE wirespeed.nodes DROP failed, DROP warned",
         "UPDATE wirespeed.versions SET version = 1",
     ):
