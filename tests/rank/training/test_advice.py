@@ -32,4 +32,5 @@ def test_it_is_checked(ratio: float, rounds: int, status: str, word: str) -> Non
     assert (told["id"], told["status"]) == ("TRAIN-011", status)
     assert word in told["title"] and "0.6 MB" in told["title"] and "25 MB" in told["title"]
     assert f"{ratio:.2f}" in told["saw"]
+    assert ("no interval" in told["saw"]) is (rounds < 6)
     assert (told["fix"] == "--bucket-mb 25") == (status == "warn")

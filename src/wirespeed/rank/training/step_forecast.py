@@ -22,7 +22,7 @@ from wirespeed.rank.training.failures import CaseFull
 from wirespeed.rank.training.findings import trouble
 from wirespeed.rank.training.rounds import Samples, timed_turn
 from wirespeed.rank.training.stage import Stage
-from wirespeed.statistics import paired_verdict
+from wirespeed.statistics import has_interval, paired_verdict
 from wirespeed.training.buckets import (
     Link,
     StepWithoutSync,
@@ -168,8 +168,9 @@ def checked_advice(stage: Stage, advised: TrainCase, quickest: TrainCase) -> dic
 def advice_told(advised: Samples, quickest: Samples) -> dict[str, Any]:
     """TRAIN-011 of what was timed, round by round. Pure."""
     value, interval, verdict = paired_verdict(advised.round_means(), quickest.round_means())
-    saw = f"{value:.2f} × its step time ({interval.low:.2f} … {interval.high:.2f}), "
-    saw += f"{len(advised.turns)} rounds in turns"
+    rounds = min(len(advised.turns), len(quickest.turns))
+    ends = f"{interval.low:.2f} … {interval.high:.2f}" if has_interval(rounds) else "no interval"
+    saw = f"{value:.2f} × its step time ({ends}), {rounds} rounds in turns"
     sizes: dict[str, Any] = {"advised": advised.case.bucket_mb, "quickest": quickest.case.bucket_mb}
     if verdict == "not enough rounds":
         because = "too few rounds for this noise"
