@@ -115,6 +115,7 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
         title = f"wirespeed launch --on {where.engine}: {job.size} ranks"
         click.echo(written(prepared, form, title), nl=False)
         return 0
+    prepared.check_command()
     from wirespeed.session.held_nodes import STOPPING
 
     stop = any(one.status in STOPPING for one in prepared.findings)

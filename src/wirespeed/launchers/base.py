@@ -124,6 +124,12 @@ class Prepared:
         """
         raise CannotMeasure("no node can be used", expected="one that ranks can run on")
 
+    def check_command(self) -> None:
+        """Raise CommandProblem where this machine knows that the command cannot be started.
+
+        Where ranks run elsewhere, only their nodes know: they report it by exit code 127 or 126.
+        """
+
     def hold(self, say: Callable[[str], None]) -> AbstractContextManager["Held"]:
         """From before the first piece starts until the last has ended. `say`: where it is.
 
