@@ -273,6 +273,7 @@ def written(prepared: "Prepared", form: str, title: str) -> str:
     pieces = prepared.pieces(SCRATCH)
     before, after = prepared.around(SCRATCH)
     notes += [f"# not used: {one.title}" for one in prepared.findings]
+    notes += [f"# {note}" for note in prepared.notes]
     if form == "sh" and len(pieces) == 1 and pieces[0].script:
         text = pieces[0].script
     else:

@@ -116,6 +116,8 @@ class Prepared:
     """One for each node that cannot be used, which is no longer in `job.hosts`."""
     choices: tuple[Choice, ...] = ()
     """What was chosen automatically, with the reason."""
+    notes: tuple[str, ...] = ()
+    """Of a job that is only written down: what is decided elsewhere, and what stands for it here."""
 
     def pieces(self, scratch: Path) -> list[Piece]:
         """Exactly what will run; nothing is touched. CannotMeasure where nothing can.
@@ -190,6 +192,20 @@ class Engine:
         for option in self.options:
             if option.name in options:
                 option.check(options[option.name])
+
+
+def lacking(job: Job, check: Callable[[], object]) -> tuple[str, ...]:
+    """Run a check of programs and far sides; return what is missing as notes of a dry run.
+
+    Raises what `check` raises, unless the job is only written down: that needs none of them.
+    """
+    try:
+        check()
+    except CannotMeasure as error:
+        if not job.written:
+            raise
+        return (f"not checked here: {error.saw}",)
+    return ()
 
 
 SCRATCH = Path("wirespeed-launch")
