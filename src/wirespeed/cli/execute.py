@@ -146,11 +146,20 @@ class _Asked:
         )
 
     def tell_estimate(self, ranks: int) -> None:
-        """On stderr, before the first world of compared settings starts."""
-        if self.settings is not None and not self.options.output.quiet:
-            from wirespeed.session.settings import estimate
+        """Print on stderr how long it takes at most, before the first world starts."""
+        if self.options.output.quiet:
+            return
+        if self.settings is not None:
+            from wirespeed.session.settings import estimate as estimate_settings
 
-            click.echo(f"wirespeed: {estimate(self.settings, self.plan, ranks)}", err=True)
+            text = estimate_settings(self.settings, self.plan, ranks)
+        else:
+            from wirespeed.cli.estimate import estimate
+
+            worlds = [one.plan for one in self.grid if one.plan is not None]
+            text = estimate(self.plan) if len(worlds) < 2 else ""
+        if text:
+            click.echo(f"wirespeed: {text}", err=True)
 
     def workload(self, session: "Session") -> "Workload":
         """What worlds of ranks are started for."""
@@ -276,6 +285,8 @@ def _as_joined_rank(identity: Identity, asked: _Asked, secret: bytes | None) -> 
 
     if identity.rank == 0 and trusts_network(identity, secret) and not output.quiet:
         click.echo(f"this run trusts {TRUSTS_NETWORK.value}: {TRUSTS_NETWORK.reason}", err=True)
+    if identity.rank == 0:
+        asked.tell_estimate(size)
     return run_joined(identity, plan, options.backend, open_recorder, secret)
 
 

@@ -41,7 +41,7 @@ def replayed(
     Raises UsageError for options that say nothing here, for records that cannot be replayed, and where
     this world has another size than the job's and its groups are not the whole of it.
     """
-    allowed = "how long is measured (-w, -n, --precision, --max-time)"
+    allowed = "how long is measured (-w, -n, --precision, --time-per-size, --max-time)"
     refuse_beside(ctx, _OWN, "--replay", allowed)
     from wirespeed.model.records import Choice
     from wirespeed.plan import ReplayPlan, Step
@@ -178,7 +178,7 @@ def _refuse_others(ctx: click.Context, options: RunOptions) -> None:
             "--shape with --engine mpi4py",
             expected="torch or deepspeed: several threads call at once, which not every MPI allows",
         )
-    allowed = "how long is measured (-w, -n, --precision, --max-time)"
+    allowed = "how long is measured (-w, -n, --precision, --time-per-size, --max-time)"
     refuse_beside(ctx, _TOLD, "--shape", f"{allowed}, the type (-d), the largest call (-e)")
 
 

@@ -175,7 +175,11 @@ def of_interest(findings: Sequence[Finding], run: Run) -> Sequence[Finding]:
     but where nothing came out of it, the reason is among these."""
     if run.command != "train" or run.verdict == "UNKNOWN":
         return findings
-    return [one for one in findings if one.status != "not_checked" or one.id.startswith("TRAIN")]
+    return [
+        one
+        for one in findings
+        if one.status != "not_checked" or one.id.startswith(("TRAIN", "TIME"))
+    ]
 
 
 def _aside(finding: Finding, run: Run) -> bool:
