@@ -18,6 +18,7 @@ from typing import Any, TextIO
 import pytest
 
 from wirespeed.__main__ import main
+from wirespeed.typed_command import TYPED, CommandLine
 from worlds import Nursery
 
 BOUND_S = 150.0
@@ -131,6 +132,7 @@ class Cli:
         with ExitStack() as stack:
             stack.callback(_set_environment, before)
             stack.callback(_set_handlers, handlers)
+            stack.callback(TYPED.note, CommandLine)
             stack.enter_context(chdir(self.folder))
             stack.enter_context(redirect_stdout(stack.enter_context(_to(1, out))))
             stack.enter_context(redirect_stderr(stack.enter_context(_to(2, err))))

@@ -33,6 +33,11 @@ def typed(*words: str) -> TypedCommand:
             "wirespeed launch --on ssh --hosts a --python /opt/python -- prog x",
         ),
         (
+            "launch --with batch --with wait=1h -- prog",
+            "{typed:--with partition=x without --with=batch}",
+            "wirespeed launch --with wait=1h --with partition=x -- prog",
+        ),
+        (
             "launch --on ssh --hosts a -- prog",
             "{typed:-- hostname}",
             "wirespeed launch --on ssh --hosts a -- hostname",

@@ -6,6 +6,7 @@ changes it:
     {typed}                         wirespeed check --ranks 4
     {typed:--ranks 2}               with this value in place of the one that was given, if any
     {typed:without --interface}     without this option and its value
+    {typed:without --with=batch}    without this value of an option that may be given more than once
     {typed:-- COMMAND}              another command to launch
 
 In a process whose command line nobody has noted it is `wirespeed` alone.
@@ -22,6 +23,8 @@ class Option:
 
     names: frozenset[str]
     takes_value: bool = True
+    is_multiple: bool = False
+    """It may be given more than once, so that another value takes no other's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +44,27 @@ class CommandLine:
         place = words.index("--") if "--" in words else len(words)
         return words[:place], words[place:]
 
-    def without(self, words: Sequence[str], name: str) -> list[str]:
-        """Return the words without that option and its value."""
+    def without(self, words: Sequence[str], removed: str) -> list[str]:
+        """Return the words without an option and its value; `NAME=VALUE`: only where it begins so."""
+        name, _, wanted = removed.partition("=")
         option = self.options.get(name, Option(frozenset({name})))
         kept: list[str] = []
-        is_value = False
-        for word in words:
-            given, equals, _ = word.partition("=")
-            if is_value:
-                is_value = False
-            elif given in option.names:
-                is_value = option.takes_value and not equals
-            else:
+        left = iter(words)
+        for word in left:
+            given, equals, value = word.partition("=")
+            if given not in option.names:
                 kept.append(word)
+                continue
+            taken = [word]
+            if option.takes_value and not equals:
+                value = next(left, "")
+                taken.append(value)
+            if not value.startswith(wanted):
+                kept += taken
         return kept
+
+    def is_multiple(self, name: str) -> bool:
+        return name in self.options and self.options[name].is_multiple
 
 
 class TypedCommand:
@@ -77,7 +87,8 @@ class TypedCommand:
             return f"{shlex.join(words)} {changes}{line.comment}"
         added, _, removed = changes.partition("without ")
         names = [word.partition("=")[0] for word in added.split() if word.startswith("-")]
-        for name in [*names, *removed.split()]:
+        replaced = [name for name in names if not line.is_multiple(name)]
+        for name in [*replaced, *removed.split()]:
             words = line.without(words, name)
         texts = (shlex.join(words), added.strip(), shlex.join(launched))
         return " ".join(filter(None, texts)) + line.comment

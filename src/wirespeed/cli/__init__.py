@@ -193,7 +193,8 @@ def _command_line(arguments: Sequence[str]) -> CommandLine:
     for parameter in command.params if command is not None else ():
         names = frozenset({*parameter.opts, *parameter.secondary_opts})
         takes_value = not (isinstance(parameter, click.Option) and parameter.is_flag)
-        options |= dict.fromkeys(names, Option(names, takes_value))
+        option = Option(names, takes_value, getattr(parameter, "multiple", False))
+        options |= dict.fromkeys(names, option)
     return CommandLine(shown, "" if shown == words else TAKEN_OUT, options)
 
 

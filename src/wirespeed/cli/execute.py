@@ -24,6 +24,7 @@ from wirespeed.node.neighbours import refuse_separate_worlds
 from wirespeed.node.redact import redact_words
 from wirespeed.plan import ComputePlan, Plan
 from wirespeed.session.backends import OneWorld, run_workload
+from wirespeed.typed_command import TYPED
 
 if TYPE_CHECKING:
     from wirespeed.session.backends import Work, Workload
@@ -335,7 +336,7 @@ def _settings_inside_a_world(identity: Identity) -> UsageError:
         f"--env inside a world of {identity.world_size} ranks ({identity.reason})",
         expected="no launcher around it: each combination needs ranks of its own, as such variables "
         "are read once, when a rank starts",
-        next="the same command without the launcher, or with --on ENGINE",
+        next=f"{TYPED}",
     )
 
 
@@ -343,7 +344,7 @@ def _inside_a_world(identity: Identity, engine: str) -> UsageError:
     return UsageError(
         f"--on {engine} inside a world of {identity.world_size} ranks ({identity.reason})",
         expected="one of the two: an engine that wirespeed drives, or a launcher that started it",
-        next="the same command without --on",
+        next=f"{TYPED:without --on}",
     )
 
 

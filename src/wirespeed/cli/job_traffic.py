@@ -18,6 +18,7 @@ from wirespeed.model.records import Choice
 from wirespeed.model.units import format_size, parse_size
 from wirespeed.node import limits
 from wirespeed.node.identity import detect
+from wirespeed.typed_command import TYPED
 
 if TYPE_CHECKING:
     from wirespeed.plan import Measure, Plan
@@ -108,7 +109,7 @@ def _refuse_size(found: "Found", size: int) -> None:
             f"the job has {found.world} ranks, and this world {size}; the job's groups are cut from "
             f"all of its ranks ({cut[:80]})",
             expected="as many ranks as the job had",
-            next=f"the same command with --ranks {found.world}",
+            next=f"{TYPED:--ranks {found.world}}",
         )
 
 

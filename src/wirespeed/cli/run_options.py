@@ -24,6 +24,7 @@ from wirespeed.cli.options import (
 )
 from wirespeed.errors import UsageError
 from wirespeed.launchers import ENGINES
+from wirespeed.typed_command import TYPED
 
 if TYPE_CHECKING:
     from wirespeed.checks.strictness import Strictness
@@ -195,14 +196,14 @@ class Placement:
                 raise UsageError(
                     f"{given[0]} says nothing without --on",
                     expected=f"--on {', '.join(ENGINES)}",
-                    next=f"the same command with --on {_MEANT.get(given[0], 'slurm')}",
+                    next=f"{TYPED:--on {_MEANT.get(given[0], 'slurm')}}",
                 )
             return None
         if taken["cluster"] is not None and engine != "k8s":
             raise UsageError(
                 f"--cluster says nothing with --on {engine}",
                 expected="--on k8s",
-                next="the same command with --on k8s",
+                next=f"{TYPED:--on k8s}",
             )
         return Placement(engine, taken["pass_"], taken["dry_run"], taken)
 

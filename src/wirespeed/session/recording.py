@@ -32,6 +32,7 @@ from wirespeed.reference import Reference
 from wirespeed.runs.folder import RunFolder
 from wirespeed.session.findings import make_finding
 from wirespeed.session.run_builder import ProgressView, RunBuilder
+from wirespeed.typed_command import TYPED
 from wirespeed.watchdog import Outcome
 
 OF_THE_WORLD = frozenset(
@@ -242,7 +243,7 @@ class Session:
         if self.ledger is not None:
             return f"wirespeed check --resume {self.folder.id}"
         if self._goodput is not None and self._goodput.checkpoints:
-            return f"the same command with --checkpoint-dir {self._goodput.folder} --resume"
+            return f"{TYPED:--checkpoint-dir {self._goodput.folder} --resume}"
         return ""
 
     def _seconds(self) -> float:

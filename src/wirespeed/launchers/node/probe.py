@@ -262,20 +262,24 @@ class Asking(ABC):
         if facts is None:
             return self.not_entered(host, answer)
         if facts.old:
-            return node_finding("old_python", host, facts=facts)
+            return node_finding("old_python", host, facts=facts, next=self._list_pythons(host))
         told: dict[str, Any] = {"facts": facts, "version": __version__}
         install = self.install(host, facts.executable, f"wirespeed=={__version__}")
         wanted = self.pythons[0]
         if facts.asked != wanted and facts.wirespeed != __version__:
             has = f"has wirespeed {facts.wirespeed}" if facts.wirespeed else "has no wirespeed"
-            fix = self.other_python
-            return node_finding("other_python", host, wanted=wanted, has=has, fix=fix, **told)
+            texts = {"fix": self.other_python, "next": self._list_pythons(host)}
+            return node_finding("other_python", host, wanted=wanted, has=has, **texts, **told)
         if not facts.wirespeed:
-            return node_finding("no_wirespeed", host, fix=install, **told)
+            return node_finding("no_wirespeed", host, next=install, **told)
         if facts.wirespeed != __version__:
             look = self.by_hand(host, facts.executable, "-m", "wirespeed", "--version")
             return node_finding("other_version", host, fix=install, next=look, **told)
         return None
+
+    def _list_pythons(self, host: str) -> str:
+        """Return the command that lists the Pythons of a node."""
+        return self.by_hand(host, "ls /usr/bin/python3* /usr/local/bin/python3* /opt/*/bin/python3")
 
     def no_python(self, host: str, answer: Answer) -> Finding:
         """The command that should have started Python failed there."""
