@@ -14,6 +14,7 @@ from wirespeed.checks.correctness import proof_findings
 from wirespeed.checks.counting import with_counters
 from wirespeed.checks.judge import cause_first, judge, verdict_of
 from wirespeed.checks.strictness import PLAIN, Strictness
+from wirespeed.checks.wording import fitted
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError, WirespeedError
 from wirespeed.model.bench_records import GridPoint, Setting
 from wirespeed.model.codec import to_json
@@ -192,6 +193,7 @@ class Session:
             told = heard.refusal["exit_code"]
             verdict, code = "UNKNOWN", told if told in _REFUSALS else CannotMeasure.exit_code
         findings, verdict, code = self.strictness.judged(findings, verdict, code)
+        findings = fitted(findings, world, heard.choices)
         findings = [replace(one, next=self.again(one.next)) for one in findings]
         run = replace(
             self._told(world), verdict=verdict, exit_code=code, findings=tuple(findings), soak=soak

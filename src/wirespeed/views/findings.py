@@ -282,7 +282,9 @@ def _split(part: Sequence[Finding]) -> tuple[list[str], str]:
 
 
 def _is_cut(words: Sequence[str], following: str) -> bool:
-    """Whether the cut goes between a figure and its unit: `… 12` and `% full`."""
+    """Whether the cut goes within a list or between a figure and its unit: `… 12` and `% full`."""
+    if words and words[-1][-1:] in ":,;":
+        return True
     return bool(words) and words[-1][-1:].isdigit() and bool(_UNIT.fullmatch(following))
 
 
