@@ -1,9 +1,11 @@
 """What is said before long work starts."""
 
+from dataclasses import replace
+
 import pytest
 
 from wirespeed.cli.estimate import estimate
-from wirespeed.plan import Case, Measure, Plan, Step, TrainCase, TrainPlan
+from wirespeed.plan import Case, Measure, PairPlan, Plan, Step, TrainCase, TrainPlan
 
 
 def plan_of(ops: int, sizes: int, how: Measure, max_time_s: float | None = None) -> Plan:
@@ -27,6 +29,7 @@ def test_operations_and_sizes_with_the_bound_of_each() -> None:
     [
         plan_of(1, 2, Measure(max_time_s=0.1)),  # short
         plan_of(3, 5, Measure(iterations=1000)),  # nobody knows how long a call takes
+        replace(plan_of(3, 5, Measure(max_time_s=2.0)), pairs=PairPlan()),  # not all is known
         Plan(command="topo", steps=(), facts_only=True),
         Plan(command="check", steps=(Step(case=Case(op="all_reduce")),)),
     ],

@@ -30,6 +30,8 @@ def _amount(plan: Plan) -> tuple[str, float]:
         rounds_s = training.max_time_s
         total = rounds_s * (1 + _AFTER_ROUNDS)
         return f"{cases}, {_text(rounds_s)} for their rounds, then their communication time", total
+    if any((plan.compute, plan.storage, plan.soak, plan.pairs, plan.replay, plan.shape)):
+        return "", 0.0  # how long these take depends on what the nodes have
     timed = [step for step in plan.steps if step.measure is not None]
     measures = [step.measure for step in timed if step.measure is not None]
     if not measures or any(one.iterations is not None for one in measures):
@@ -53,6 +55,8 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _text(seconds: float) -> str:
+    if seconds < 10:
+        return f"{seconds:.2g} s"
     if seconds < 100:
-        return f"{seconds:.3g} s"
+        return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min"
