@@ -132,7 +132,6 @@ class Cli:
         with ExitStack() as stack:
             stack.callback(_set_environment, before)
             stack.callback(_set_handlers, handlers)
-            stack.callback(TYPED.note, CommandLine)
             stack.enter_context(chdir(self.folder))
             stack.enter_context(redirect_stdout(stack.enter_context(_to(1, out))))
             stack.enter_context(redirect_stderr(stack.enter_context(_to(2, err))))
@@ -445,3 +444,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for kind in sorted(made):
             terminalreporter.write_line(f"{made[kind]:>10,}  {kind} (tests: {tests[kind]})")
         terminalreporter.write_line(f"{made.total():>10,}  in all")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_typed() -> Iterator[None]:
+    """A command that a test runs in this process is no other test's."""
+    yield
+    TYPED.note(CommandLine)

@@ -14,12 +14,13 @@ def left_out(run: dict[str, Any]) -> list[str]:
 
 
 def test_what_did_not_fit_is_named(cli: Any) -> None:
-    """The last size is so large that its data check alone takes longer."""
+    """The last size is so large that its data check alone takes longer; a busy machine may do none."""
     done = cli(*OPS, "--sizes", "1K,64M", "--max-time", "0.05", "-o", "json")
-    assert done.code == 0, done.err
     run = cli.run()
-    assert [one["size_bytes"] for one in run["measurements"]] == [1024]
-    assert left_out(run) == ["all_reduce float32 64 MiB"]
+    measured = [one["size_bytes"] for one in run["measurements"]]
+    assert (done.code, measured) in ((0, [1024]), (3, [])), done.err
+    small = [] if measured else ["all_reduce float32 1 KiB"]
+    assert left_out(run) == [*small, "all_reduce float32 64 MiB"]
     finding = next(one for one in run["findings"] if one["id"] == "TIME-001")
     assert finding["status"] == "not_checked"
     assert finding["next"].startswith("wirespeed bench all_reduce --ranks 2")
