@@ -16,7 +16,7 @@ from typing import Any
 from gpu_day import OURS, Broke, CannotRun, Day, Run, data, size_text, sound, times, verdict
 
 JOB = Path(__file__).with_name("watched_job.py")
-OP_SIZES = ("-b", "64K", "-e", "64M", "-f", "1024", "--max-time", "0.3")
+OP_SIZES = ("-b", "64K", "-e", "64M", "-f", "1024", "--time-per-size", "0.3")
 ONE = ("--ranks", "1", "--backend", "nccl")
 
 
@@ -184,7 +184,7 @@ def compute(day: Day) -> None:
     """Matrix products, memory and copies beside the product's data sheet; are products right?"""
     for op in ("gemm", "memory", "copy"):
         with day.trying(f"bench {op}"):
-            run = day.run("bench", op, *ONE, "--max-time", "1", bound_s=60)
+            run = day.run("bench", op, *ONE, "--time-per-size", "1", bound_s=60)
             for one in (run.get("compute") or {}).get("rates", ()):
                 rate(day, one)
             verdict(day, run, f"bench {op}")
@@ -223,7 +223,7 @@ def training(day: Day) -> None:
     ):
         with day.trying(f"{names} {dtype}"):
             words = ("train", "--model", "small", "--batch", batch, "--strategy", names)
-            run = day.run(*words, "--dtype", dtype, *ONE, "--memory", "--max-time", "2")
+            run = day.run(*words, "--dtype", dtype, *ONE, "--memory", "--max-time", "8")
             for one in run.get("training", ()):
                 strategy(day, one, dtype)
             verdict(day, run, f"train {names} {dtype}")

@@ -56,7 +56,7 @@ def cpu_s() -> float:
 def memory_mb(python: str, _: int = 0) -> tuple[float, ...]:
     with tempfile.TemporaryDirectory() as home:
         words = [python, "-m", "wirespeed", "bench", "barrier", "-q", "-n", "100000000"]
-        words += ["--max-time", "600", "--ranks", str(RANKS_OF_MEMORY)]
+        words += ["--time-per-size", "600", "--ranks", str(RANKS_OF_MEMORY)]
         command = subprocess.Popen(words, env=environment(home), stdout=subprocess.DEVNULL)
         try:
             deadline = time.monotonic() + BOUND_S

@@ -96,7 +96,7 @@ class Guess:
 def measure(study: Study, world: int, file: Path, seconds: float) -> None:
     """One bench over `world` ranks into `file`, whole or not at all."""
     words = ["bench", *OPS, "-b", study.smallest, "-e", study.largest, "-f", "2", "-c", "0"]
-    words += ["--max-time", str(seconds), "--precision", "3", "-q", "-o", "json"]
+    words += ["--time-per-size", str(seconds), "--precision", "3", "-q", "-o", "json"]
     ours = [sys.executable, "-m", "wirespeed", *words]
     if study.rate_mbit:
         ours = [*inside_lab(world), *ours]

@@ -17,7 +17,7 @@ NODES = 4
 RATE = 300_000_000
 """Of every healthy link, bit/s: what two cores carry for four nodes beside other work."""
 BENCH = ("bench", "all_reduce", "-b", "1K", "-f", "2", "-w", "1", "--timeout", "3", "-q")
-LONG = (*BENCH, "-e", "16M", "--precision", "0.1", "--max-time", "1", "--ranks", "2")
+LONG = (*BENCH, "-e", "16M", "--precision", "0.1", "--time-per-size", "1", "--ranks", "2")
 SHORT = (*BENCH, "-e", "64K", "-n", "3", "--ranks", "2")
 TRAIN = (
     "train",
@@ -30,7 +30,7 @@ TRAIN = (
     "--layers",
     "1",
     "--max-time",
-    "2",
+    "20",
 )
 QUICK = ("check", "-l", "quick", "-q")
 

@@ -84,7 +84,7 @@ def real_gloo(home: Path, count: int, ranks: int, limit_s: float) -> list[Run]:
 
 def _words(smallest: str, largest: str, factor: int, seconds: float) -> list[str]:
     words = ["bench", "all_reduce", "all_gather", "-b", smallest, "-e", largest, "-f", str(factor)]
-    return [*words, "-c", "0", "--max-time", str(seconds), "-q", "-o", "json"]
+    return [*words, "-c", "0", "--time-per-size", str(seconds), "-q", "-o", "json"]
 
 
 def _bench(home: Path, words: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from typing import Any, TextIO
 import pytest
 
 from wirespeed.__main__ import main
+from wirespeed.typed_command import TYPED, CommandLine
 from worlds import Nursery
 
 BOUND_S = 150.0
@@ -443,3 +444,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for kind in sorted(made):
             terminalreporter.write_line(f"{made[kind]:>10,}  {kind} (tests: {tests[kind]})")
         terminalreporter.write_line(f"{made.total():>10,}  in all")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_typed() -> Iterator[None]:
+    """A command that a test runs in this process is no other test's."""
+    yield
+    TYPED.note(CommandLine)

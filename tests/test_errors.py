@@ -13,6 +13,7 @@ CODES = {
     "WorldError": 3,
     "StorageError": 3,
     "NothingRan": 5,
+    "CommandProblem": 127,
     "Interrupted": 130,
 }
 

@@ -7,6 +7,7 @@
     │   ├── WorldError        exit code 3: the ranks do not form one world
     │   └── StorageError      exit code 3: the run folder cannot be written or read
     ├── NothingRan            exit code 5: the selection left nothing to do
+    ├── CommandProblem        exit code 127 or 126: a command to launch is not there, or cannot run
     └── Interrupted           exit code 130: Ctrl-C or a signal
 
 Each carries what was seen, what was expected and the next command, so that a message is never
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 
 __all__ = [
     "CannotMeasure",
+    "CommandProblem",
     "InputError",
     "Interrupted",
     "NothingRan",
@@ -87,6 +89,16 @@ class NothingRan(WirespeedError):
     """The selection left nothing to do."""
 
     exit_code = 5
+
+
+class CommandProblem(WirespeedError):
+    """A command to launch is not there (127) or cannot be run (126), by the codes of shells."""
+
+    exit_code = 127
+
+    def __init__(self, saw: str, exit_code: int, *, expected: str = "", next: str = "") -> None:
+        super().__init__(saw, expected=expected, next=next)
+        self.exit_code = exit_code
 
 
 class Interrupted(WirespeedError):

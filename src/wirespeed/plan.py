@@ -315,6 +315,8 @@ class Plan:
     seed: int = 1
     op_timeout_s: float = 30.0
     startup_timeout_s: float = 120.0
+    max_time_s: float | None = None
+    """For all measuring, once the ranks have joined; None: each part has a bound of its own only."""
     facts_only: bool = False
     """Nothing is run: each node tells what it is, without torch and without a process group."""
     faults: tuple[str, ...] = ()

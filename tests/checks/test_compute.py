@@ -296,3 +296,10 @@ def test_runs_of_other_libraries_are_no_past(monkeypatch: Any) -> None:
     stored = [replace(earlier(700), versions={"torch": name}) for name in ("2.13.0", "2.12.1")]
     monkeypatch.setattr(store, "past_runs", lambda which: iter(stored))
     assert list(_past_of(plan, {"torch": "2.13.0", "python": "3.11"})()) == stored[:1]
+
+
+def test_one_device_is_compared_with_nothing_but_itself() -> None:
+    alone = right(proof("a", dtype="float32"))["COMP-002"][0]
+    assert (alone.status, "all of" in alone.title) == ("pass", False)
+    several = right(proof("a"), proof("b"))["COMP-002"][0]
+    assert "on all of 2 devices" in several.title

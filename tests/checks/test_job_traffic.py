@@ -107,7 +107,7 @@ def test_few_rounds_warn_of_nothing() -> None:
 def test_a_job_of_another_size_is_no_measure():
     small = [replace(one, ranks=2) for one in ALONE]
     (finding,) = replay_findings(replay(call(1024, 2, 3, 1)), small)
-    assert (finding.status, finding.next) == ("not_checked", "the same command with --ranks 4")
+    assert (finding.status, finding.next) == ("not_checked", "wirespeed --ranks 4")
 
 
 def test_a_call_that_was_refused_leaves_the_step():

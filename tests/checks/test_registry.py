@@ -67,7 +67,7 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     imported = {f"IMP-{number:03}" for number in range(1, 11)}
     trained = {f"TRAIN-{number:03}" for number in range(1, 13)}
     located = {f"LOC-{number:03}" for number in range(1, 10)}
-    launched = {*(f"LAUNCH-{number:03}" for number in range(1, 10)), "SLURM-101", "SLURM-102"}
+    launched = {*(f"LAUNCH-{number:03}" for number in range(1, 11)), "SLURM-101", "SLURM-102"}
     settings = {f"SET-{number:03}" for number in range(1, 4)}
     settings |= {f"SOAK-{number:03}" for number in range(1, 8)}
     watched = {id for id in others if id.startswith("WATCH-")}
@@ -79,6 +79,7 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
         "GRID-001",
         "REPLAY-001",
         "SHAPE-001",
+        "TIME-001",
     }
     with pytest.raises(UsageError):
         select("IMP-002")

@@ -72,7 +72,9 @@ def test_an_uncertain_figure_supports_no_verdict(
     for id, size in (("LAT-001", 1024), ("BW-001", 4096)):
         assert found[id].status == "measured"
         assert found[id].because == "95 % interval wider than ±50 %"
-        assert found[id].next == f"wirespeed bench all_reduce -b {size} -e {size} --max-time 10"
+        assert (
+            found[id].next == f"wirespeed bench all_reduce -b {size} -e {size} --time-per-size 10"
+        )
     assert found["LAT-001"].saw == "±51 % after 20 iterations"
     assert by_id(world, [measured(half=0.49)], NoReference())["LAT-001"].fix == ""
 

@@ -116,7 +116,7 @@ def test_another_users_process_names_the_permission() -> None:
         mine.kill()
         mine.wait()
     assert done.stderr.startswith(f"3 process {mine.pid} belongs to root (0)")
-    assert "by sudo" in done.stderr
+    assert "sudo wirespeed" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,9 @@ def test_a_comparison_from_the_command_line(monkeypatch):
                      "NCCL_ALGO=Tree OMP_NUM_THREADS=2", "NCCL_ALGO=Tree"]  # fmt: skip
     assert (asked.rounds, asked.search, asked.seed) == (11, False, 5)
     assert {step.measure.max_time_s for step in plan.steps} == {0.5}
-    plan, asked = asked_of(monkeypatch, *words, "--rounds", "20", "--search", "--max-time", "2")
+    plan, asked = asked_of(
+        monkeypatch, *words, "--rounds", "20", "--search", "--time-per-size", "2"
+    )
     assert (asked.rounds, asked.search, asked.finalists) == (20, True, 3)
     assert {step.measure.max_time_s for step in plan.steps} == {2.0}
 

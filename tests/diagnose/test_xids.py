@@ -77,3 +77,27 @@ def test_kinds_are_apart_and_whole() -> None:
     kinds = {xid.kind for xid in XIDS.values()}
     counted = [code for kind in kinds for code in codes_of(kind)]
     assert sorted(counted) == list(known_codes())
+
+
+@pytest.mark.parametrize("code", known_codes())
+def test_no_xid_follows_from_itself(tmp_path: Path, code: int) -> None:
+    """Lines of one number on one GPU are one trouble, however many rules know them."""
+    path = tmp_path / "kernel.log"
+    line = f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=8, name=python, x\n"
+    path.write_text(line * 3)
+    for found in diagnose([Source("kernel.log", path)]).findings:
+        follows = [one for one in found.evidence if one.startswith("follows from it: ")]
+        assert [one for one in follows if f"Xid {code}" in one.partition(";")[0]] == []
+
+
+def test_a_gpu_that_fell_off_the_bus_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.log"
+    path.write_text(
+        "[  100.1] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=p, GPU has fallen off the bus.\n"
+        "[  100.2] NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.\n"
+        "[  100.3] NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 to 0x1\n"
+    )
+    first = diagnose([Source("kernel.log", path)]).findings[0]
+    follows = [one for one in first.evidence if one.startswith("follows from it: ")]
+    assert first.id == "KERN-056"
+    assert len(follows) == 1 and "Xid 154" in follows[0]

@@ -63,7 +63,7 @@ def test_every_operation_as_json(cli: Any) -> None:
 @pytest.mark.slow
 def test_ranks_with_unequal_buffers_decide_alike(cli: Any) -> None:
     """In all_to_all_v they differ in size between ranks, and so in how many rotate."""
-    sizes = ("-b", "64K", "-e", "4M", "-f", "4", "--max-time", "0.1", "--ranks", "4")
+    sizes = ("-b", "64K", "-e", "4M", "-f", "4", "--time-per-size", "0.1", "--ranks", "4")
     done = cli("bench", "all_to_all_v", *sizes, "--timeout", "20", "-q", "-o", "json")
     assert done.code == 0, done.err
     assert len(checked(done.out)["measurements"]) == 4

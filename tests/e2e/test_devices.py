@@ -4,7 +4,7 @@ from typing import Any
 
 
 def test_rates_of_the_cores_here(cli: Any) -> None:
-    words = ("gemm", "memory", "copy", "-d", "float32", "--max-time", "0.05", "--sizes", "16M")
+    words = ("gemm", "memory", "copy", "-d", "float32", "--time-per-size", "0.05", "--sizes", "16M")
     done = cli("bench", *words, "--ranks", "2", "-o", "json", "-q")
     assert done.code == 0, done.err
     compute = done.json["compute"]

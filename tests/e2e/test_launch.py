@@ -54,6 +54,50 @@ def test_the_first_failure_is_named_and_its_code_is_ours(cli: Any) -> None:
     assert run["findings"][0]["id"] == "DIED-001"
 
 
+@pytest.mark.parametrize("options", [(), ("--ranks", "2"), ("--watch",)])
+@pytest.mark.parametrize(("program", "code"), [("nosuchprog", 127), ("/etc/passwd", 126)])
+def test_a_command_that_is_not_there_starts_nothing(
+    cli: Any, program: str, code: int, options: tuple[str, ...]
+) -> None:
+    done = cli.here("launch", *options, "--", program, "word")
+    assert (done.code, done.out) == (code, "")
+    assert program in done.err.splitlines()[0]
+    assert "Traceback" not in done.err
+    assert cli.folders() == []
+
+
+def test_path_of_the_ranks_counts(cli: Any, tmp_path: Path) -> None:
+    program = tmp_path / "theirs"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    path = f"PATH={tmp_path}:{os.environ['PATH']}"
+    assert cli("launch", "-x", path, "--", "theirs").code == 0
+    assert cli.here("launch", "--", "theirs").code == 127
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("torchrun", ["yes", "no"])
+def test_a_far_node_reports_the_missing_command(cli: Any, tmp_path: Path, torchrun: str) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+    ssh.chmod(0o755)
+    words = (
+        "--on",
+        "ssh",
+        "--hosts",
+        "node-1:2",
+        *(("--with", "torchrun=no") * (torchrun == "no")),
+    )
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = cli("launch", "--watch", *words, "--", "nosuchprog", "word", env=path)
+    assert done.code == 127
+    assert f"command not found on {os.uname().nodename}: nosuchprog" in done.err
+    assert "Traceback" not in done.err
+    found = [(one["id"], one["subject"]["kind"]) for one in cli.run()["findings"]]
+    assert found == [("LAUNCH-010", "job")]
+    assert cli.run()["findings"][0]["next"].endswith("""-- sh -c 'echo "$PATH"'""")
+
+
 @pytest.mark.slow
 def test_ctrl_c_leaves_nothing(cli: Any) -> None:
     running = cli.start("launch", "--ranks", "2", "--", "sh", "-c", "echo up; sleep 300")
@@ -131,13 +175,6 @@ def test_mistakes_are_explained(cli: Any, words: tuple[str, ...], message: str) 
     assert done.code == 2
     assert message in done.err
     assert "Traceback" not in done.err
-
-
-@pytest.mark.slow
-def test_a_command_that_is_not_there(cli: Any) -> None:
-    done = cli("launch", "--ranks", "2", "--", "/no/such/program")
-    assert done.code == 127
-    assert "/no/such/program: No such file" in done.err
 
 
 @pytest.mark.slow

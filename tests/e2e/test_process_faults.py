@@ -15,7 +15,7 @@ import pytest
 
 SIZES = ("bench", "all_reduce", "-b", "1K", "-f", "2", "-w", "1", "--timeout", "3")
 # One second a size and fifteen sizes: time enough to strike after the first.
-SLOW = (*SIZES, "-e", "16M", "--precision", "0.1", "--max-time", "1")
+SLOW = (*SIZES, "-e", "16M", "--precision", "0.1", "--time-per-size", "1")
 SHORT = (*SIZES, "-e", "64K", "-n", "3")
 AFTER_S = 20.0
 """From the blow to the end: 3 s of time-out, 6 s for stacks, 8 s for the ranks to end, and slack."""

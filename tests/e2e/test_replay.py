@@ -74,7 +74,9 @@ def test_more_ranks_than_the_job_had(cli: Any, dumps: Path) -> None:
     done = cli("bench", "--replay", str(dumps), *QUICK, "--ranks", "3", "-o", "json")
     assert done.code == 0, done.err
     (found,) = [one for one in done.json["findings"] if one["id"] == "REPLAY-001"]
-    assert (found["status"], found["next"]) == ("not_checked", "the same command with --ranks 2")
+    assert found["status"] == "not_checked"
+    assert found["next"].startswith("wirespeed bench --replay")
+    assert found["next"].endswith("--ranks 2")
 
 
 @pytest.mark.slow

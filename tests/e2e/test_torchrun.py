@@ -12,7 +12,7 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 QUICK = ("check", "-l", "quick", "-q", "--timeout", "3")
 SIZES = ("bench", "all_reduce", "-b", "1K", "-e", "16M", "-f", "2", "-w", "1", "-q")
 # One second a size and fifteen sizes: time enough to strike after the first.
-SLOW = (*SIZES, "--precision", "0.1", "--max-time", "1", "--timeout", "3")
+SLOW = (*SIZES, "--precision", "0.1", "--time-per-size", "1", "--timeout", "3")
 AFTER_S = 30.0
 
 Find = Callable[[dict[str, Any], str], dict[str, Any]]

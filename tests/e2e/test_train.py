@@ -261,7 +261,7 @@ def test_under_torchrun(cli: Any) -> None:
     assert [row["ranks"] for row in run["training"]] == [2, 2]
 
 
-LEAST = ("train", "--rounds", "1", "--steps", "1", "-q", "--max-time", "0.5", "--layers", "1")
+LEAST = ("train", "--rounds", "1", "--steps", "1", "-q", "--max-time", "60", "--layers", "1")
 LEAST += ("--strategy", "none", "--no-prove", "-o", "json")
 """For the ways of a run, not for its figures."""
 

@@ -64,7 +64,7 @@ def test_a_host_twice_is_refused_with_the_line_that_is_meant(tmp_path: Path) -> 
     path.write_text("node-0 slots=2\nnode-0 slots=6\n")
     with pytest.raises(UsageError, match="node-0 twice") as caught:
         read_hostfile(path)
-    assert caught.value.next == "node-0 slots=8"
+    assert "node-0 slots=8" in caught.value.expected
 
 
 @pytest.mark.parametrize("content", ["", "# nothing\n", None])

@@ -85,6 +85,14 @@ def test_a_command_that_is_not_there(start: Start) -> None:
     assert process.returncode == 127
     assert "/no/such/program" in said(out, "eE")
     assert frames_of(out)[-1].text == "127"
+    assert HELLO not in {frame.kind for frame in frames_of(out)}
+
+
+@pytest.mark.slow
+def test_a_command_that_cannot_be_run(start: Start) -> None:
+    process = start(["/etc/passwd"])
+    out, _ = process.communicate(timeout=BOUND_S)
+    assert (process.returncode, frames_of(out)[-1].text) == (126, "126")
 
 
 @pytest.mark.slow

@@ -52,10 +52,14 @@ class RunBuilder:
 
 
 def run(
-    script: str, ranks: int, heard: RunBuilder | None = None, bounds: Bounds = SHORT
+    script: str,
+    ranks: int,
+    heard: RunBuilder | None = None,
+    bounds: Bounds = SHORT,
+    command: tuple[str, ...] = (),
 ) -> tuple[JobEnd, RunBuilder, list[Piece]]:
     heard = heard or RunBuilder()
-    job = made_ready(Job(command=("sh", "-c", script), ranks=ranks))
+    job = made_ready(Job(command=command or ("sh", "-c", script), ranks=ranks))
     prepared = ENGINE.prepare(job)
     job, pieces = prepared.job, prepared.pieces(Path("/unused"))
     supervisor = Supervisor(ranks, job.environment[VARIABLE], heard, bounds)
@@ -93,6 +97,22 @@ def test_the_first_that_fails_is_named_and_the_others_ended() -> None:
     pids = [int(lines[0]) for lines in heard.lines.values()]
     assert pids
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.mark.parametrize(("program", "code"), [("/no/such/program", 127), ("/etc/passwd", 126)])
+def test_a_command_that_does_not_start_blames_the_command(program: str, code: int) -> None:
+    end, _, pieces = run("", 2, command=(program, "word"))
+    assert (end.without_command, worst_code(end)) == ({0, 1}, code)
+    finding = end_findings(end, pieces, LOGS, program)[0]
+    assert (finding.id, finding.subject.kind) == ("LAUNCH-010", "job")
+    assert os.uname().nodename in finding.title
+    assert program in finding.title
+
+
+def test_a_command_that_ends_with_127_did_start() -> None:
+    end, _, pieces = run("exit 127", 1)
+    assert (end.without_command, worst_code(end)) == (frozenset(), 127)
+    assert end_findings(end, pieces, LOGS)[0].id == "DIED-001"
 
 
 def test_the_worst_of_those_that_failed_by_themselves_is_the_exit_code() -> None:

@@ -40,6 +40,7 @@ def replayed(rank: int, ranks: int) -> Any:
     from places import place_of
     from wirespeed.collectives.engines.torch_engine import TorchEngine
     from wirespeed.rank.replay import run_replay
+    from wirespeed.rank.time_limit import TimeLimit
 
     issued: list[str] = []
     told: dict[str, Any] = {}
@@ -64,7 +65,7 @@ def replayed(rank: int, ranks: int) -> Any:
     place = place_of(rank, ranks, engine=Engine("gloo", torch.device("cpu")))
     plan = replay_plan()
     if plan.replay is not None:
-        run_replay(place, plan, plan.replay, Reporter())
+        run_replay(place, plan, plan.replay, Reporter(), TimeLimit(place, None))
     return [issued, told]
 
 

@@ -38,6 +38,7 @@ def compared(rank: int, ranks: int) -> Any:
     """(labels that this rank entered, what it told)."""
     from places import place_of
     from wirespeed.rank.shape import run_shape
+    from wirespeed.rank.time_limit import TimeLimit
 
     entered: list[str] = []
     told: list[Any] = []
@@ -53,7 +54,7 @@ def compared(rank: int, ranks: int) -> Any:
     place = place_of(rank, ranks, tick=lambda: ticks.append(1))
     plan = shape_plan()
     if plan.shape is not None:
-        run_shape(place, plan, plan.shape, Reporter())
+        run_shape(place, plan, plan.shape, Reporter(), TimeLimit(place, None))
     return [entered, told, len(ticks) > 100]
 
 

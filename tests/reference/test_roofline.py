@@ -8,8 +8,8 @@ import pytest
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.reference.ask import Asked, ask
-from wirespeed.reference.roofline import Limit, passed, roofline, share
-from wirespeed.reference.shape import shape_of, shape_told
+from wirespeed.reference.roofline import CHECK, Limit, passed, roofline, share
+from wirespeed.reference.shape import CPU, shape_of, shape_told
 
 NDR: dict[str, Any] = {"interconnect": "ib", "nics": 8, "nic_Gbitps": 400.0}
 
@@ -53,10 +53,12 @@ def test_nvls_explains_what_passes_the_wire() -> None:
     assert "NVLS" in passed(one, "all_reduce", 479e9, limit)
     assert passed(one, "all_reduce", 440e9, limit) == ""
     off = replace(one, switch="nvls off")
-    assert "look again" in passed(off, "all_reduce", 479e9, limit)
-    assert "look again" in passed(one, "broadcast", 479e9, limit)
+    assert passed(off, "all_reduce", 479e9, limit).endswith(CHECK)
+    assert passed(one, "broadcast", 479e9, limit).endswith(CHECK)
     a100 = shape_told("A100", per_node=8, nodes=1)
-    assert "look again" in passed(a100, "all_reduce", 350e9, roofline(a100, "all_reduce"))
+    assert passed(a100, "all_reduce", 350e9, roofline(a100, "all_reduce")).endswith(CHECK)
+    # No switch makes a GPU send less than its data once.
+    assert passed(one, "all_reduce", 1e15, limit).endswith(CHECK)
 
 
 def test_between_nodes_nodes_and_switches_add_up() -> None:
@@ -66,6 +68,33 @@ def test_between_nodes_nodes_and_switches_add_up() -> None:
     assert "SHARP" in text
     efa = replace(two, interconnect="efa")
     assert "SHARP" not in passed(efa, "all_reduce", 450e9, roofline(efa, "all_reduce"))
+
+
+@pytest.mark.parametrize("op", ["all_gather", "scatter", "broadcast", "all_to_all", "gather"])
+@pytest.mark.parametrize("fabric", ["ib", "rdma", "efa", "tcp"])
+def test_switches_explain_only_what_they_reduce(op: str, fabric: str) -> None:
+    two = replace(shape_told("H100", per_node=8, nodes=2, **NDR), interconnect=fabric)
+    limit = roofline(two, op)
+    assert limit is not None
+    text = passed(two, op, 1.2 * limit.busbw, limit)
+    assert "SHARP" not in text and "add up" not in text
+    assert "traffic shaper" in text and "share its memory" in text
+    assert text.endswith(CHECK)
+
+
+def test_what_even_switches_that_reduce_do_not_explain() -> None:
+    two = shape_told("H100", per_node=8, nodes=2, **NDR)
+    assert passed(two, "all_reduce", 1e15, roofline(two, "all_reduce")).endswith(CHECK)
+
+
+def test_nodes_without_gpus_have_a_wire_too() -> None:
+    lab = shape_told("", per_node=1, nodes=2, interconnect="tcp", nics=1, nic_Gbitps=1.0)
+    lab = replace(lab, gpu=CPU)
+    limit = roofline(lab, "scatter")
+    assert limit is not None
+    text = passed(lab, "scatter", 1.5 * limit.busbw, limit)
+    assert "traffic shaper" in text and "share its memory" not in text
+    assert text.endswith(CHECK)
 
 
 def memory(laptop: Any, ranks: int, cores: int, rate: Any = 16.0, **facts: Any) -> Any:

@@ -34,7 +34,7 @@ def test_a_check_of_two_pods_and_of_those_that_are_left(kube: Any, finding: Find
     assert (done.code, run["verdict"]) == (0, "READY"), done.out + done.err
     assert [node["host"] for node in run["world"]["nodes"]] == ["demo-0", "demo-2"]
     assert finding(run, "PLACE-001")["status"] != "not_checked"
-    tiny = ("--strategy", "ddp", "--rounds", "2", "--max-time", "2", "--no-prove")
+    tiny = ("--strategy", "ddp", "--rounds", "2", "--max-time", "20", "--no-prove")
     done = kube.cli("train", *tiny, *WHERE, *two, timeout=BOUND_S)
     assert done.code == 0, done.out + done.err
     assert last(kube)["training"]

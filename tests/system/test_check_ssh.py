@@ -11,7 +11,20 @@ import pytest
 pytestmark = pytest.mark.system
 
 ALL = "node-0,node-1,node-2,node-3"
-SIZES = ("-b", "1K", "-e", "16M", "-f", "2", "-w", "1", "--precision", "0.1", "--max-time", "1")
+SIZES = (
+    "-b",
+    "1K",
+    "-e",
+    "16M",
+    "-f",
+    "2",
+    "-w",
+    "1",
+    "--precision",
+    "0.1",
+    "--time-per-size",
+    "1",
+)
 BOUND_S = 150.0
 
 Find = Callable[[dict[str, Any], str], dict[str, Any]]

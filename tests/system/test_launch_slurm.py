@@ -309,7 +309,20 @@ def test_within_a_bound(launch: Launch, slurm_lab: Any, cli: Any) -> None:
 # Verbs.
 
 QUICK = ("check", "-l", "quick", "--only", "correctness")
-SLOW = ("bench", "all_reduce", "-b", "1K", "-e", "16M", "-f", "2", "-w", "1", "--max-time", "1")
+SLOW = (
+    "bench",
+    "all_reduce",
+    "-b",
+    "1K",
+    "-e",
+    "16M",
+    "-f",
+    "2",
+    "-w",
+    "1",
+    "--time-per-size",
+    "1",
+)
 SLOW = (*SLOW, "--timeout", "5", "--precision", "0.1")
 
 

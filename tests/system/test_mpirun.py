@@ -14,7 +14,7 @@ ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 BENCH = ("bench", "all_reduce", "-b", "1K", "-e", "4K", "-w", "1", "-n", "3", "-q")
 # One second a size and fifteen sizes: time enough to strike after the first.
 SLOW = (*BENCH[:2], "-b", "1K", "-e", "16M", "-f", "2", "-w", "1", "-q", "--timeout", "3")
-SLOW = (*SLOW, "--precision", "0.1", "--max-time", "1")
+SLOW = (*SLOW, "--precision", "0.1", "--time-per-size", "1")
 AFTER_S = 30.0
 
 Find = Callable[[dict[str, Any], str], dict[str, Any]]

@@ -11,7 +11,7 @@ GLOO = {"GLOO_SOCKET_IFNAME": "eth0"}
 QUICK = ("check", "-l", "quick", "-q", "--timeout", "5")
 # One second a size and fifteen sizes: time enough to strike after the first.
 SIZES = ("bench", "all_reduce", "-b", "1K", "-e", "16M", "-f", "2", "-w", "1", "-q")
-SLOW = (*SIZES, "--precision", "0.1", "--max-time", "1", "--timeout", "3")
+SLOW = (*SIZES, "--precision", "0.1", "--time-per-size", "1", "--timeout", "3")
 AFTER_S = 40.0
 
 Find = Callable[[dict[str, Any], str], dict[str, Any]]

@@ -236,3 +236,16 @@ def test_long_evidence_is_cut_in_the_table_only(flip: Run) -> None:
     assert "end" not in render(run, "table", Style()).split("evidence")[1].split("\n\n")[0]
     for text in (render(run, "table", Style(verbose=True)), render(run, "wide", Style())):
         assert "end" in text.split("evidence")[1].split("\n\n")[0]
+
+
+def test_a_list_is_not_cut_from_what_introduces_it(flip: Run) -> None:
+    """Two lines that end with the same list stay two sentences."""
+    types = "float32, float64, int8"
+    shown = lines(
+        flip,
+        finding("COMP-001", "pass", f"products of 1 device are right: {types}"),
+        finding("COMP-002", "pass", f"repeats of a product give the same bits: {types}"),
+    )
+    (only,) = [title for _, ids, title in shown if ids.startswith("COMP")]
+    assert ":," not in only
+    assert only.count(types) == 2

@@ -66,7 +66,8 @@ def _products(proofs: Sequence[ComputeProof]) -> Iterator[Finding]:
         rare = min(per_device.values()) / 3
         yield tell("COMP-001", "good", devices=devices, types=types, one_in=rare, **told)
     if not ids:
-        yield tell("COMP-002", "good", devices=devices, types=types)
+        several = len({(one.host, one.device) for one in done}) > 1
+        yield tell("COMP-002", "good" if several else "alone", devices=devices, types=types)
 
 
 def _types(proofs: Sequence[ComputeProof]) -> str:

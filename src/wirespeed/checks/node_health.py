@@ -137,13 +137,26 @@ def _judge_governor(node: NodeFacts) -> Finding | Blind | None:
 # NODE-015.
 
 
-def _cpus(world: World) -> list[Finding]:
+def shared_cpus(world: World, origin: str = "") -> Finding | None:
+    """Return that gloo ranks of one machine share its CPUs; None where they do not.
+
+    origin: who chose the number of ranks, as ` (default)`.
+    """
     short = [
         node for node in world.nodes if (visible_cpus(node) or len(node.ranks)) < len(node.ranks)
     ]
+    limited = any(_quota(node) is not None for node in world.nodes)
+    if len(world.nodes) != 1 or world.backend != "gloo" or not short or limited:
+        return None
+    ranks, cpus = len(short[0].ranks), visible_cpus(short[0])
+    return tell("NODE-015", "shared", ranks=ranks, cpus=cpus, origin=origin)
+
+
+def _cpus(world: World) -> list[Finding]:
+    shared = shared_cpus(world)
+    if shared is not None:
+        return [shared]
     limited = [node for node in world.nodes if _quota(node) is not None]
-    if len(world.nodes) == 1 and world.backend == "gloo" and short and not limited:
-        return [tell("NODE-015", "shared", ranks=len(short[0].ranks), cpus=visible_cpus(short[0]))]
     told = (_tell_quota(node) for node in limited)
     return judge_nodes(
         "NODE-015", world.nodes, _judge_cpus, saw="; ".join(text for text in told if text)

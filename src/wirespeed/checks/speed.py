@@ -268,7 +268,7 @@ def _again(measurement: Measurement) -> str:
     """The same once more, with time to become certain."""
     size = measurement.size_bytes
     sizes = f" -b {size} -e {size}" if size else ""
-    return f"wirespeed bench {measurement.op}{sizes} --max-time 10"
+    return f"wirespeed bench {measurement.op}{sizes} --time-per-size 10"
 
 
 def _half_width(measurement: Measurement) -> float:

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import click
 
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, Interrupted, WirespeedError, WorldError, harmless_lines
+from wirespeed.typed_command import TYPED, CommandLine, Option
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -147,6 +149,7 @@ def _ended(arguments: Sequence[str]) -> int:
 
         return answer(_cli, os.environ)
     _without_relative_places(os.environ)
+    TYPED.note(partial(_command_line, arguments))
     try:
         returned: Any = _cli.main(list(arguments), prog_name="wirespeed", standalone_mode=False)
         sys.stdout.flush()
@@ -172,6 +175,27 @@ def _ended(arguments: Sequence[str]) -> int:
     except Exception as error:
         return _own_bug(error)
     return returned if isinstance(returned, int) else 0
+
+
+def _command_line(arguments: Sequence[str]) -> CommandLine:
+    """Return the command line as it may be shown, with the options of its verb."""
+    from wirespeed.node.redact import TAKEN_OUT, redact_words
+
+    words = ["wirespeed", *arguments]
+    shown = redact_words(words)
+    command: click.Command | None = _cli
+    context = click.Context(_cli, info_name="wirespeed")
+    options: dict[str, Option] = {}
+    for word in words[1:]:
+        if not isinstance(command, click.Group):
+            break
+        command = command.get_command(context, word) or command
+    for parameter in command.params if command is not None else ():
+        names = frozenset({*parameter.opts, *parameter.secondary_opts})
+        takes_value = not (isinstance(parameter, click.Option) and parameter.is_flag)
+        option = Option(names, takes_value, getattr(parameter, "multiple", False))
+        options |= dict.fromkeys(names, option)
+    return CommandLine(shown, "" if shown == words else TAKEN_OUT, options)
 
 
 def _without_relative_places(environ: MutableMapping[str, str]) -> None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 _ROUND_S = 0.5
-"""Default of --max-time where settings are compared: certainty comes from the rounds."""
+"""Default of --time-per-size where settings are compared: certainty comes from the rounds."""
+_SIZE_S = 2.0
+"""Default of --time-per-size."""
 _DEVICES = ("gemm", "memory", "copy")
 
 
@@ -50,11 +52,16 @@ _DEVICES = ("gemm", "memory", "copy")
     default=5.0,
 )
 @option(
-    "--max-time",
-    "… or for this many seconds (with --env 0.5 a round, unless told); the interval that was "
-    "reached is always shown.",
+    "--time-per-size",
+    "… or for this many seconds; the interval that was reached is always shown.  [default: 2; 0.5 "
+    "per round with --env; with --max-time each size's share of it]",
     FiniteRange(0.01, 86_400),
-    default=2.0,
+)
+@option(
+    "--max-time",
+    "Seconds for all measuring of the command, after start-up. They are divided over what is to be "
+    "measured, and what did not fit is named.  [default: no bound but that of each size]",
+    FiniteRange(0.01, 86_400),
 )
 @option(
     "-d --dtype dtypes",
@@ -197,8 +204,7 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
 
     redops, format = split_output(values.pop("output"))
     options = RunOptions.take(values, format, several=("ranks", "backend"))
-    if values["env"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
-        values["max_time"] = _ROUND_S
+    values["time_per_size"] = _time_per_size(values)
     if values["timing"] == "graph":
         _require_gpus(options.backend)
     _refuse_sizes_twice(ctx)
@@ -214,7 +220,8 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
         raise UsageError("--products or --for without gemm", next="wirespeed bench gemm")
     if values["replay"] is not None:
         return _replay(ctx, values, options, redops)
-    plan = options.plan("bench", steps=_steps(values, redops, format))
+    steps = _steps(values, redops, format)
+    plan = options.plan("bench", steps=steps, max_time_s=values["max_time"])
     passed = options.where.passed if options.where else ()
     asked = asked_settings(
         values["env"], values["rounds"], search=values["search"], plan=plan, passed=passed
@@ -257,6 +264,17 @@ def _repeat(ctx: click.Context, plan: "Plan", options: RunOptions) -> int:
     )
 
 
+def _time_per_size(values: dict[str, Any]) -> float:
+    """Return the seconds of a size; with --max-time alone it gets its share, which the ranks know."""
+    given: float | None = values["time_per_size"]
+    if given is not None:
+        return given
+    if values["env"]:
+        return _ROUND_S
+    total: float | None = values["max_time"]
+    return _SIZE_S if total is None else total
+
+
 def _replay(
     ctx: click.Context, values: dict[str, Any], options: RunOptions, redops: tuple[str, ...]
 ) -> int:
@@ -270,7 +288,7 @@ def _replay(
             "--replay with a reduction or a grid", expected="one world, and no reduction: the job's"
         )
     plan, options = replayed(ctx, (values["replay"], *values["ops"]), options, _measure(values))
-    return execute(ctx, plan, options)
+    return execute(ctx, replace(plan, max_time_s=values["max_time"]), options)
 
 
 def _shape(
@@ -286,7 +304,7 @@ def _shape(
             f"--shape with -o {redops[0]}", expected="no reduction: the job's are sums"
         )
     plan, options = shaped(ctx, options, _measure(values))
-    return execute(ctx, plan, options)
+    return execute(ctx, replace(plan, max_time_s=values["max_time"]), options)
 
 
 def _refuse_sizes_twice(ctx: click.Context) -> None:
@@ -363,7 +381,7 @@ def _measure(values: dict[str, Any]) -> "Measure":
         **{name: values[name] for name in names},
         blocking=not values["asynchronous"] and values["in_flight"] == 1,
         precision=values["precision"] / 100,
-        max_time_s=values["max_time"],
+        max_time_s=values["time_per_size"],
     )
 
 

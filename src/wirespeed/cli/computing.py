@@ -52,17 +52,18 @@ def bench_devices(
     compute = ComputePlan(
         works=works,
         proofs=tuple(products.values()) if values["check"] else (),
-        prove_s=min(_PROVE_S, values["max_time"]),
+        prove_s=min(_PROVE_S, values["time_per_size"]),
         gpus_only=True,
         sustain_s=parse_duration(lasts, "--for") if lasts else 0.0,
         how=Measure(
             warmup=values["warmup"],
             iterations=values["iterations"],
             precision=values["precision"] / 100,
-            max_time_s=values["max_time"],
+            max_time_s=values["time_per_size"],
         ),
     )
-    return execute(ctx, options.plan("bench", compute=compute), options)
+    plan = options.plan("bench", compute=compute, max_time_s=values["max_time"])
+    return execute(ctx, plan, options)
 
 
 def _refuse_others(
@@ -81,9 +82,7 @@ def _refuse_others(
         what = switch_of(typed[0]) if typed else f"-o {redops[0]}"
         raise UsageError(
             f"{what} with {values['ops'][0]}, which is no collective",
-            expected=", ".join(
-                ("-d", "-n", "-w", "--precision", "--max-time", "--sizes", "-c", "--products")
-            ),
+            expected="-d, -n, -w, --precision, --time-per-size, --max-time, --sizes, -c, --products",
         )
     if options.grid:
         raise UsageError(

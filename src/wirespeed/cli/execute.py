@@ -24,6 +24,7 @@ from wirespeed.node.neighbours import refuse_separate_worlds
 from wirespeed.node.redact import redact_words
 from wirespeed.plan import ComputePlan, Plan
 from wirespeed.session.backends import OneWorld, run_workload
+from wirespeed.typed_command import TYPED
 
 if TYPE_CHECKING:
     from wirespeed.session.backends import Work, Workload
@@ -151,11 +152,20 @@ class _Asked:
         )
 
     def tell_estimate(self, ranks: int) -> None:
-        """On stderr, before the first world of compared settings starts."""
-        if self.settings is not None and not self.options.output.quiet:
-            from wirespeed.session.settings import estimate
+        """Print on stderr how long it takes at most, before the first world starts."""
+        if self.options.output.quiet:
+            return
+        if self.settings is not None:
+            from wirespeed.session.settings import estimate as estimate_settings
 
-            click.echo(f"wirespeed: {estimate(self.settings, self.plan, ranks)}", err=True)
+            text = estimate_settings(self.settings, self.plan, ranks)
+        else:
+            from wirespeed.cli.estimate import estimate
+
+            worlds = [one.plan for one in self.grid if one.plan is not None]
+            text = estimate(self.plan) if len(worlds) < 2 else ""
+        if text:
+            click.echo(f"wirespeed: {text}", err=True)
 
     def workload(self, session: "Session") -> "Workload":
         """What worlds of ranks are started for."""
@@ -283,6 +293,8 @@ def _as_joined_rank(identity: Identity, asked: _Asked, secret: bytes | None) -> 
 
     if identity.rank == 0 and trusts_network(identity, secret) and not output.quiet:
         click.echo(f"this run trusts {TRUSTS_NETWORK.value}: {TRUSTS_NETWORK.reason}", err=True)
+    if identity.rank == 0:
+        asked.tell_estimate(size)
     return run_joined(identity, plan, options.backend, open_recorder, secret)
 
 
@@ -331,7 +343,7 @@ def _settings_inside_a_world(identity: Identity) -> UsageError:
         f"--env inside a world of {identity.world_size} ranks ({identity.reason})",
         expected="no launcher around it: each combination needs ranks of its own, as such variables "
         "are read once, when a rank starts",
-        next="the same command without the launcher, or with --on ENGINE",
+        next=f"{TYPED}",
     )
 
 
@@ -339,7 +351,7 @@ def _inside_a_world(identity: Identity, engine: str) -> UsageError:
     return UsageError(
         f"--on {engine} inside a world of {identity.world_size} ranks ({identity.reason})",
         expected="one of the two: an engine that wirespeed drives, or a launcher that started it",
-        next="the same command without --on",
+        next=f"{TYPED:without --on}",
     )
 
 

@@ -18,6 +18,7 @@ from wirespeed.model.records import Choice
 from wirespeed.model.units import format_size, parse_size
 from wirespeed.node import limits
 from wirespeed.node.identity import detect
+from wirespeed.typed_command import TYPED
 
 if TYPE_CHECKING:
     from wirespeed.plan import Measure, Plan
@@ -41,7 +42,7 @@ def replayed(
     Raises UsageError for options that say nothing here, for records that cannot be replayed, and where
     this world has another size than the job's and its groups are not the whole of it.
     """
-    allowed = "how long is measured (-w, -n, --precision, --max-time)"
+    allowed = "how long is measured (-w, -n, --precision, --time-per-size, --max-time)"
     refuse_beside(ctx, _OWN, "--replay", allowed)
     from wirespeed.model.records import Choice
     from wirespeed.plan import ReplayPlan, Step
@@ -108,7 +109,7 @@ def _refuse_size(found: "Found", size: int) -> None:
             f"the job has {found.world} ranks, and this world {size}; the job's groups are cut from "
             f"all of its ranks ({cut[:80]})",
             expected="as many ranks as the job had",
-            next=f"the same command with --ranks {found.world}",
+            next=f"{TYPED:--ranks {found.world}}",
         )
 
 
@@ -178,7 +179,7 @@ def _refuse_others(ctx: click.Context, options: RunOptions) -> None:
             "--shape with --engine mpi4py",
             expected="torch or deepspeed: several threads call at once, which not every MPI allows",
         )
-    allowed = "how long is measured (-w, -n, --precision, --max-time)"
+    allowed = "how long is measured (-w, -n, --precision, --time-per-size, --max-time)"
     refuse_beside(ctx, _TOLD, "--shape", f"{allowed}, the type (-d), the largest call (-e)")
 
 

@@ -18,6 +18,7 @@ from wirespeed.cli.options import (
 )
 from wirespeed.cli.run_options import Placement, placement_options, written
 from wirespeed.errors import UsageError
+from wirespeed.typed_command import TYPED
 
 launch_options = all_of(
     option("--ranks N", "Size of the world.", click.IntRange(1, 65_536)),
@@ -101,7 +102,11 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
     prepared = where.prepared(values["ranks"], values["startup_timeout"])
     shown: Watching = "page" if values["tui"] else "line" if values["watch"] else "no"
     if shown == "page" and not sys.stderr.isatty():
-        raise UsageError("--tui: stderr is no terminal", expected="a terminal", next="--watch")
+        raise UsageError(
+            "--tui: stderr is no terminal",
+            expected="a terminal",
+            next=f"{TYPED:--watch without --tui}",
+        )
     if shown != "no" and form is not None:
         raise UsageError(
             "--watch: what is only written down has nobody who watches it",
@@ -115,6 +120,7 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
         title = f"wirespeed launch --on {where.engine}: {job.size} ranks"
         click.echo(written(prepared, form, title), nl=False)
         return 0
+    prepared.check_command()
     from wirespeed.session.held_nodes import STOPPING
 
     stop = any(one.status in STOPPING for one in prepared.findings)

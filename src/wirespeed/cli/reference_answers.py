@@ -237,7 +237,7 @@ def _short(one: Figure) -> str:
 def _next(answer: Answer, again: str) -> str:
     size = answer.figure.size_bytes
     if answer.figure.too_few or answer.figure.too_wide:
-        return f"wirespeed bench {answer.op} -b {size} -e {size} --max-time 10"
+        return f"wirespeed bench {answer.op} -b {size} -e {size} --time-per-size 10"
     if answer.place == "low" and answer.shape.nodes > 1:
         return "wirespeed locate   (which node, link or rail)"
     if answer.place == "unknown" and not answer.shape.interconnect:

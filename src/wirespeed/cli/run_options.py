@@ -24,6 +24,7 @@ from wirespeed.cli.options import (
 )
 from wirespeed.errors import UsageError
 from wirespeed.launchers import ENGINES
+from wirespeed.typed_command import TYPED
 
 if TYPE_CHECKING:
     from wirespeed.checks.strictness import Strictness
@@ -196,14 +197,14 @@ class Placement:
                 raise UsageError(
                     f"{given[0]} says nothing without --on",
                     expected=f"--on {', '.join(ENGINES)}",
-                    next=f"the same command with --on {_MEANT.get(given[0], 'slurm')}",
+                    next=f"{TYPED:--on {_MEANT.get(given[0], 'slurm')}}",
                 )
             return None
         if taken["cluster"] is not None and engine != "k8s":
             raise UsageError(
                 f"--cluster says nothing with --on {engine}",
                 expected="--on k8s",
-                next="the same command with --on k8s",
+                next=f"{TYPED:--on k8s}",
             )
         return Placement(engine, taken["pass_"], taken["dry_run"], taken)
 
@@ -274,6 +275,7 @@ def written(prepared: "Prepared", form: str, title: str) -> str:
     pieces = prepared.pieces(SCRATCH)
     before, after = prepared.around(SCRATCH)
     notes += [f"# not used: {one.title}" for one in prepared.findings]
+    notes += [f"# {note}" for note in prepared.notes]
     if form == "sh" and len(pieces) == 1 and pieces[0].script:
         text = pieces[0].script
     else:

@@ -17,6 +17,7 @@ from wirespeed.plan import Plan
 from wirespeed.session.grids import GridWorld
 from wirespeed.session.local import local_backend
 from wirespeed.session.settings import FINALISTS, Comparison, combinations_of
+from wirespeed.typed_command import TYPED
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = re.compile(
@@ -63,8 +64,14 @@ def _refuse_grid_elsewhere(options: RunOptions) -> None:
         "a grid starts worlds of several sizes, on this machine only",
         expected="one value of --ranks, --backend and --batch with --on and under a launcher; `train "
         "--scaling 1,2,4` uses parts of one world",
-        next="the same command once for each value; `wirespeed compare` sets the runs side by side",
+        next=_with_single_values(options),
     )
+
+
+def _with_single_values(options: RunOptions) -> str:
+    """Return the command that was typed, with the first value of each option that has several."""
+    first = [f"--{name} {values[0]}" for name, values in options.grid.items()]
+    return f"{TYPED:{' '.join(first) or 'without --batch'}}"
 
 
 def _world(

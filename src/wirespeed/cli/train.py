@@ -66,15 +66,16 @@ _LASTS = "ddp"
 @option("--steps", "Steps of a turn.", click.IntRange(1, 1000), default=3)
 @option(
     "--precision",
-    "Go on until each mean step is known to this many percent (95 % interval) …",
+    "Go on until each mean step is known to this many percent (95 % interval), or the time of the "
+    "rounds is over: 30 seconds, or half of --max-time.",
     FiniteRange(0.1, 100),
     default=5.0,
 )
 @option(
     "--max-time",
-    "… or for this many seconds; the interval that was reached is always shown.",
+    "Seconds for all that is measured, after start-up, first steps and proof (two rounds at least). "
+    "What did not fit is named.  [default: 30 for the rounds, and as much again for what follows]",
     FiniteRange(0.1, 86_400),
-    default=30.0,
 )
 @option(
     "--prove/--no-prove",

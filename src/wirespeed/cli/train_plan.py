@@ -82,6 +82,10 @@ def _refuse_with_grid(values: dict[str, Any]) -> None:
             )
 
 
+_ROUNDS_S = 30.0
+"""For the rounds, where --max-time does not bound all; else they have half of it."""
+
+
 def _plan(
     values: dict[str, Any],
     options: RunOptions,
@@ -106,6 +110,7 @@ def _plan(
     names = ("context", "layers", "vocab", "tied", "text")
     given = {name: values[name] for name in names if values[name] is not None}
     output = options.output
+    total_s: float | None = values["max_time"]
     training = TrainPlan(
         model=values["model"],
         model_options=given,
@@ -114,13 +119,13 @@ def _plan(
         precision=values["dtype"],
         learning_rate=values["lr"],
         goal=values["precision"] / 100,
-        max_time_s=values["max_time"],
+        max_time_s=_ROUNDS_S if total_s is None else total_s / 2,
         memory=values["memory"] or values["fit"],
         budget_bytes=parse_size(values["budget"]) if values["budget"] else None,
         trace=alone and (output.trace is not None or output.html is not None),
         lasting=lasting,
     )
-    return options.plan("train", training=training)
+    return options.plan("train", training=training, max_time_s=None if lasting else total_s)
 
 
 def _launched() -> bool:

@@ -225,8 +225,9 @@ class Collective:
     reduces a copy of the input; tests/rank/test_memory_need.py repeats it)."""
 
     # Models.
-    links: Literal["", "ring", "pairs"] = ""
-    """How its bytes cross the links in the roofline's model; empty: no model."""
+    links: Literal["", "ring", "pairs", "root"] = ""
+    """How its bytes cross the links in the roofline's model; `root`: all through those of the root;
+    empty: no model."""
     adds: float = 0.0
     """Passes over memory to add values, for each byte of busbw."""
     algorithms: tuple[Algorithm, ...] = ()

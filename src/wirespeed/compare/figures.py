@@ -272,7 +272,7 @@ _DEVICES = {
 }
 _OPTIONS = (
     *("level", "warmup", "iterations", "precision", "max_time", "rounds", "steps"),
-    *("checkpoint_every", "inject", "command"),
+    *("time_per_size", "checkpoint_every", "inject", "command"),
 )
 """How long and how often was measured, and what was done meanwhile; what was measured is in each figure
 itself. But the command of a launched job: who changes its arguments wants to see what that does."""

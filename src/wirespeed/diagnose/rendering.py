@@ -130,6 +130,14 @@ def _explains(one: Seen, other: Seen) -> bool:
     return one is not other and bool({other.rule.id, other.rule.category} & set(one.rule.explains))
 
 
+def _is_the_same(one: Seen, other: Seen) -> bool:
+    """Whether both tell the same trouble of the same lines: neither follows from the other."""
+    if one.rule.category != other.rule.category:
+        return False
+    lines = {hit.line.where for hit in (one.start, *one.hits)}
+    return any(hit.line.where in lines for hit in (other.start, *other.hits))
+
+
 def _without_explained(causes: Sequence[Seen]) -> list[Seen]:
     """Causes that no other explains; where two explain each other, the first stays."""
     kept: list[Seen] = []
@@ -160,7 +168,12 @@ def _of_causes(
     for one in [*begins, *before]:
         groups.setdefault(one.rule.category, []).append(one)
     first, *others = groups.values()
-    follows = _sorted([*late, *explained, *rest])
+    begun = [part for parts in groups.values() for part in parts]
+    follows = [
+        one
+        for one in _sorted([*late, *explained, *rest])
+        if not any(_is_the_same(part, one) for part in begun)
+    ]
     later = []
     for parts in others:
         own = tuple(one for one in follows if any(_explains(part, one) for part in parts))

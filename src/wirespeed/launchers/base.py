@@ -116,6 +116,8 @@ class Prepared:
     """One for each node that cannot be used, which is no longer in `job.hosts`."""
     choices: tuple[Choice, ...] = ()
     """What was chosen automatically, with the reason."""
+    notes: tuple[str, ...] = ()
+    """Of a job that is only written down: what is decided elsewhere, and what stands for it here."""
 
     def pieces(self, scratch: Path) -> list[Piece]:
         """Exactly what will run; nothing is touched. CannotMeasure where nothing can.
@@ -123,6 +125,12 @@ class Prepared:
         `scratch` is a folder of this job alone, for `Piece.files`; it goes when the job has ended.
         """
         raise CannotMeasure("no node can be used", expected="one that ranks can run on")
+
+    def check_command(self) -> None:
+        """Raise CommandProblem where this machine knows that the command cannot be started.
+
+        Where ranks run elsewhere, only their nodes know: they report it by exit code 127 or 126.
+        """
 
     def hold(self, say: Callable[[str], None]) -> AbstractContextManager["Held"]:
         """From before the first piece starts until the last has ended. `say`: where it is.
@@ -184,6 +192,20 @@ class Engine:
         for option in self.options:
             if option.name in options:
                 option.check(options[option.name])
+
+
+def lacking(job: Job, check: Callable[[], object]) -> tuple[str, ...]:
+    """Run a check of programs and far sides; return what is missing as notes of a dry run.
+
+    Raises what `check` raises, unless the job is only written down: that needs none of them.
+    """
+    try:
+        check()
+    except CannotMeasure as error:
+        if not job.written:
+            raise
+        return (f"not checked here: {error.saw}",)
+    return ()
 
 
 SCRATCH = Path("wirespeed-launch")

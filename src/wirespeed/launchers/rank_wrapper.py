@@ -31,6 +31,7 @@ from wirespeed.launchers.watch_relay import WatchRelay
 from wirespeed.node.identity import Identity, detect, port_of
 from wirespeed.process import frames, shell_code
 from wirespeed.process.guard import death_signal, signal_group
+from wirespeed.process.lookup import explain
 
 MASTER = "WIRESPEED_MASTER"
 """Where rank 0 is, `HOST` or `HOST:PORT`: for commands under engines that do not tell MASTER_ADDR."""
@@ -160,8 +161,9 @@ def _become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     try:
         os.execvpe(command[0], list(command), dict(environment))
     except OSError as error:
-        sys.stderr.write(f"wirespeed: {command[0]}: {error.strerror}\n")
-        sys.exit(127)
+        problem = explain(error, command[0], environment.get("PATH"))
+        sys.stderr.write(f"wirespeed: {problem.text()}\n")
+        sys.exit(problem.exit_code)
 
 
 class _Rank:
@@ -219,9 +221,10 @@ class _Rank:
                 preexec_fn=death_signal(),
             )
         except OSError as error:
-            self._say(frames.ERR, f"wirespeed: {self._command[0]}: {error.strerror}")
-            self._write(self._writer.frame(frames.EXIT, "127"))
-            return self._end(127)
+            problem = explain(error, self._command[0], self._environment.get("PATH"))
+            self._say(frames.ERR, f"wirespeed: {problem.text()}")
+            self._write(self._writer.frame(frames.EXIT, str(problem.exit_code)))
+            return self._end(problem.exit_code)
         self._write(self._writer.frame(frames.HELLO, str(process.pid)))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, partial(self._forward, process))

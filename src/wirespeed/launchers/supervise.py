@@ -19,6 +19,7 @@ from wirespeed.launchers.children import Child, Children, JobLogs, Keepalive
 from wirespeed.launchers.texts import make_finding
 from wirespeed.model.records import Finding, Subject
 from wirespeed.process import frames, returncode_text, shell_code, signal_of
+from wirespeed.process.lookup import NOT_EXECUTABLE, NOT_FOUND, LookupProblem
 from wirespeed.watchdog.findings import exit_hint
 
 LOOK_S = 0.05
@@ -90,6 +91,8 @@ class JobEnd:
     """Ranks that started and never told their end, though nobody had asked them to end."""
     absent: tuple[int, ...] = ()
     """Ranks that never started."""
+    without_command: frozenset[int] = frozenset()
+    """Ranks whose wrapper could not start the command: it is not there, or cannot be run."""
     asked: frozenset[int] = frozenset()
     """Ranks that had been told to end before they did."""
     missing_frames: int = 0
@@ -254,6 +257,8 @@ class Supervisor:
     def _rank_ended(self, frame: frames.Frame) -> None:
         number, _, asked = frame.text.partition(" ")
         code = int(number)
+        if frame.rank not in self._end.nodes and code in (NOT_FOUND, NOT_EXECUTABLE):
+            self._end.without_command |= {frame.rank}
         self._end.nodes.setdefault(frame.rank, frame.node)
         self._end.codes[frame.rank] = code
         self._listener.ended(frame.rank, frame.node, code)
@@ -356,6 +361,8 @@ def worst_code(end: JobEnd) -> int:
     return max(map(shell_code, engines), default=0 if end.outlived else 3)
 
 
+_NODES = 4
+"""Nodes that a title names."""
 _WORDS = 6
 """Last lines of an engine's own output that are shown as evidence."""
 
@@ -365,13 +372,20 @@ def rank_name(rank: int, nodes: Mapping[int, str]) -> str:
     return f"rank {rank} on {nodes[rank]}" if rank in nodes else f"rank {rank}"
 
 
-def end_findings(end: JobEnd, pieces: Sequence[Piece], logs: JobLogs) -> tuple[Finding, ...]:
-    """Findings of a job that did not end well, the cause first; none where all ranks ended with 0."""
+def end_findings(
+    end: JobEnd, pieces: Sequence[Piece], logs: JobLogs, program: str = "the command"
+) -> tuple[Finding, ...]:
+    """Findings of a job that did not end well, the cause first; none where all ranks ended with 0.
+
+    program: the first word of the job's command.
+    """
     words = logs.words
     if end.reason == "interrupted":
         return (make_finding("interrupted", saw=f"{len(end.codes)} ranks had ended by themselves"),)
     found = []
-    if end.first is not None:
+    if end.first in end.without_command:
+        found.append(_without_command(end, program, logs))
+    elif end.first is not None:
         found.append(_failed(end, end.first, logs.of_rank(end.first)))
     found += [_lost(end, piece, logs) for piece in pieces if piece.name in end.lost]
     if end.absent and not found:
@@ -406,6 +420,23 @@ def _failed(end: JobEnd, rank: int, log: Path) -> Finding:
         else f"tail {shlex.quote(str(log))}",
         subject=Subject("rank", f"rank {rank}"),
         evidence=tuple(others[:_WORDS]),
+    )
+
+
+def _without_command(end: JobEnd, program: str, logs: JobLogs) -> Finding:
+    """Blame the command and no node: which programs a node has is not its hardware."""
+    ranks = sorted(end.without_command)
+    nodes = list(dict.fromkeys(end.nodes[rank] for rank in ranks))
+    place = ", ".join(nodes[:_NODES]) + (" …" if len(nodes) > _NODES else "")
+    code = end.codes[ranks[0] if end.first is None else end.first]
+    reason = "it is not executable, or the interpreter in its first line is not there"
+    return make_finding(
+        "command_not_found" if code == NOT_FOUND else "command_not_run",
+        title=LookupProblem(program, code, reason).text(place),
+        ranks=_ranks(ranks),
+        program=program,
+        place=place,
+        log=shlex.quote(str(logs.of_rank(ranks[0]))),
     )
 
 

@@ -13,6 +13,7 @@ from wirespeed import errors
 from wirespeed.compiled import Compiled
 from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.model.finding_texts import FindingTexts
+from wirespeed.typed_command import TYPED
 
 
 class EngineOption(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -105,7 +106,7 @@ def make_error(entry: str, /, **values: object) -> WirespeedError:
     """The error of that entry, with these values in its texts; `saw` and such: that whole text."""
     told = _errors()[entry]
     saw, expected, following = (
-        str(values[name]) if name in values else getattr(told, name).format(**values)
+        str(values[name]) if name in values else getattr(told, name).format(typed=TYPED, **values)
         for name in ("saw", "expected", "next")
     )
     kind: type[WirespeedError] = getattr(errors, told.kind)

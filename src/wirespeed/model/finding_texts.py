@@ -2,7 +2,7 @@
 
 Each entry has the finding's id, its status (`fail` unless it says otherwise) and its texts, with
 `{name}` and `{object.attribute}` where a value belongs (str.format). The template is ours; a value
-is never one.
+is never one. `{typed}` is the command that was typed (typed_command.py).
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +14,7 @@ from msgspec import Struct, convert
 
 from wirespeed.compiled import Compiled
 from wirespeed.model.records import Finding, Status, Subject
+from wirespeed.typed_command import TYPED
 
 
 class FindingText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -36,7 +37,9 @@ class FindingText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     ) -> Finding:
         """values: those that the templates name; under a field's name (`saw`) that whole text."""
         texts: dict[str, Any] = {
-            name: values[name] if name in values else getattr(self, name).format(**values)
+            name: values[name]
+            if name in values
+            else getattr(self, name).format(typed=TYPED, **values)
             for name in self.__struct_fields__[1:]
         }
         who = subject or Subject("job", "job")

@@ -16,6 +16,7 @@ from wirespeed.errors import CannotMeasure
 from wirespeed.model.records import Choice
 from wirespeed.model.units import format_size
 from wirespeed.node.reading import Notes, numbered, read_fields, read_number, read_text
+from wirespeed.typed_command import TYPED
 
 UNLIMITED = "unlimited"
 """How a limit that is not there is noted among the facts."""
@@ -361,7 +362,7 @@ def _refuse_beyond_memory(ranks: int, available: int) -> None:
             f"--ranks {ranks} would take {format_size(need)} of memory before the "
             f"first operation; {format_size(available)} are available here",
             expected=f"at most {most} ranks on this machine",
-            next=f"the same command with --ranks {most}",
+            next=f"{TYPED:--ranks {most}}",
         )
 
 

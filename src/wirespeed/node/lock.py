@@ -30,6 +30,7 @@ import msgspec
 from wirespeed.errors import CannotMeasure, StorageError
 from wirespeed.node.reading import opened
 from wirespeed.process import boot_id, pid_space, started
+from wirespeed.typed_command import TYPED
 
 BOUND_S = 30.0
 """A lock that nobody has touched for so long has lost its owner."""
@@ -160,7 +161,7 @@ class Lock:
         raise CannotMeasure(
             f"{folder} could not be locked: too many want it at once",
             expected="one job at a time",
-            next="the same command again",
+            next=f"{TYPED}",
         )
 
     @property

@@ -17,6 +17,7 @@ from typing import Any
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.node.reading import read_fields, read_number
+from wirespeed.typed_command import TYPED
 
 BOUND_S = 10.0
 """For one process; native frames of a large one take seconds, since its symbols are read."""
@@ -132,7 +133,7 @@ def missing_permission(pid: int) -> CannotMeasure:
         return CannotMeasure(
             f"process {pid} belongs to {_user(owner)}, and this is {_user(me)}",
             expected="the same user, or root",
-            next="the same command as that user, or by sudo",
+            next=f"sudo {TYPED}",
         )
     if _may_trace():
         return CannotMeasure(
@@ -142,8 +143,8 @@ def missing_permission(pid: int) -> CannotMeasure:
     if scope:
         return CannotMeasure(
             f"process {pid} must not be read: kernel.yama.ptrace_scope is {scope}",
-            expected="CAP_SYS_PTRACE, or ptrace_scope 0",
-            next="the same command by sudo, or: sudo sysctl kernel.yama.ptrace_scope=0",
+            expected="CAP_SYS_PTRACE, or `sudo sysctl kernel.yama.ptrace_scope=0`",
+            next=f"sudo {TYPED}",
         )
     return CannotMeasure(
         f"process {pid} must not be read: this process lacks CAP_SYS_PTRACE",

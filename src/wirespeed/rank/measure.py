@@ -198,7 +198,7 @@ def measure(place: Place, site: Site, how: Measure, wrong: int | None) -> Measur
         raise CannotMeasure(
             f"a graph of calls on {place.device.type}, with the backend {place.engine.backend}",
             expected="ranks on GPUs: CUDA graphs",
-            next="the same command with --timing batch",
+            next=f"wirespeed bench {site.case.op} --timing batch",
         )
     connect(place, site)
     align = align_point(place.device, site.group)

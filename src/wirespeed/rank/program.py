@@ -72,22 +72,27 @@ class RankProgram:
         leave(place)
 
     def _carry_out(self, place: "Place", counted: "Counting | None") -> None:
-        from wirespeed.rank.steps import process_faults, run_steps
+        from wirespeed.rank.steps import process_faults, run_steps, teller
+        from wirespeed.rank.time_limit import TimeLimit
 
         plan, heartbeat = self.plan, self.heartbeat
-        run_steps(place, plan, heartbeat)
+        limit = TimeLimit(place, plan.max_time_s)
+        # Half of the time is for what is made of the steps' operations.
+        run_steps(
+            place, plan, heartbeat, limit, len(plan.steps) if plan.replay or plan.shape else 0
+        )
         if plan.replay is not None:
             from wirespeed.rank.replay import run_replay
 
-            run_replay(place, plan, plan.replay, heartbeat)
+            run_replay(place, plan, plan.replay, heartbeat, limit)
         if plan.shape is not None:
             from wirespeed.rank.shape import run_shape
 
-            run_shape(place, plan, plan.shape, heartbeat)
+            run_shape(place, plan, plan.shape, heartbeat, limit)
         if plan.compute is not None:
             from wirespeed.rank.compute.carry_out import run_compute
 
-            run_compute(place, plan, plan.compute, heartbeat)
+            run_compute(place, plan, plan.compute, heartbeat, limit)
         if plan.storage is not None:
             from wirespeed.rank.storage.study import run_storage
 
@@ -104,11 +109,13 @@ class RankProgram:
         elif plan.training is not None:
             from wirespeed.rank.training.training_plan import run_training
 
-            run_training(place, plan, plan.training, heartbeat)
+            run_training(place, plan, plan.training, heartbeat, limit)
         if plan.soak is not None:
             from wirespeed.rank.soaking import run_soak
 
             run_soak(place, plan, plan.soak, heartbeat, counted)
+        if left_out := limit.record():
+            teller(place, heartbeat)("not_measured", left_out)
 
     def join_watched(self, store: SealedStore) -> "Place":
         """Join; a node's first rank tells its facts before and, of several nodes, opens its door."""

@@ -19,6 +19,7 @@ from wirespeed.plan import Measure, Plan, ReplayPlan
 from wirespeed.rank.measure import Samples, sample, timer_for, warm_up
 from wirespeed.rank.place import Place, Site, site_of, synchronize
 from wirespeed.rank.steps import Reporter, teller
+from wirespeed.rank.time_limit import TimeLimit
 from wirespeed.statistics import median_interval
 
 _SPUN_S = 2e-4
@@ -53,14 +54,19 @@ class _Turn:
     waited: bool
 
 
-def run_replay(place: Place, plan: Plan, replay: ReplayPlan, heartbeat: Reporter) -> None:
+def run_replay(
+    place: Place, plan: Plan, replay: ReplayPlan, heartbeat: Reporter, limit: TimeLimit
+) -> None:
     """Time the sequence; its cases are checked and timed one by one already. Collective."""
     sites = [
         site_of(place, step.case, CATALOGUE[step.case.op], step.case.size_bytes)
         for step in plan.steps
     ]
     turns = _turns(place, replay, sites)
-    how = plan.steps[0].measure or Measure()
+    how = limit.share(plan.steps[0].measure or Measure(), 2)
+    if how is None:
+        limit.left_out.append("the sequence of a step")
+        return
     heartbeat.enter("the sequence of a step")
     unbroken = _timed(place, how, lambda: _play(place, turns))
     heartbeat.enter("the sequence of a step with its gaps")

@@ -25,6 +25,7 @@ from wirespeed.model.units import format_size
 from wirespeed.plan import Measure, Plan, ShapePlan, Step
 from wirespeed.rank.place import CONNECT_S, Place, Site, busy_for, site_of, synchronize
 from wirespeed.rank.steps import Reporter, lacking, needed, teller
+from wirespeed.rank.time_limit import TimeLimit
 from wirespeed.rank.under_load import (
     Activity,
     beside_each_other,
@@ -53,7 +54,9 @@ class _Lane:
         return f"{self.kind.kind} {format_size(self.kind.size_bytes)}"
 
 
-def run_shape(place: Place, plan: Plan, asked: ShapePlan, heartbeat: Reporter) -> None:
+def run_shape(
+    place: Place, plan: Plan, asked: ShapePlan, heartbeat: Reporter, limit: TimeLimit
+) -> None:
     """Tell the shape, then what its groups and a product cost each other. Collective."""
     shape, tell = asked.shape, teller(place, heartbeat)
     tell("choices", {"choices": [asdict(one) for one in asked.choices]})
@@ -66,22 +69,31 @@ def run_shape(place: Place, plan: Plan, asked: ShapePlan, heartbeat: Reporter) -
         label, size = "all groups at once", max(one.size_bytes for one in shape.groups)
         tell("memory", {"label": label, "size_bytes": size, **asdict(short)})
     elif lanes:
-        _compare(place, plan, shape, lanes, heartbeat)
+        _compare(place, plan, shape, lanes, heartbeat, limit)
     tell("shape_told", {})
 
 
 def _compare(
-    place: Place, plan: Plan, shape: Shape, lanes: Sequence[_Lane], heartbeat: Reporter
+    place: Place,
+    plan: Plan,
+    shape: Shape,
+    lanes: Sequence[_Lane],
+    heartbeat: Reporter,
+    limit: TimeLimit,
 ) -> None:
     """Tell of each comparison what it found, or why it found nothing."""
     tell, how = teller(place, heartbeat), plan.steps[0].measure or Measure()
-    jobs = list(_jobs(place, shape, lanes, how))
+    jobs = list(_jobs(place, shape, lanes, how, limit))
     if plan.steps[0].verify:  # once all groups have connected
         for site in (site for lane in lanes for site in _experts(shape, lane).values()):
+            if limit.skip("data of uneven shares for the experts"):
+                break
             heartbeat.enter("uneven shares for the experts")
             tell("verification", to_json(verify(place, site, plan.seed, None)))
     for number, (label, measured) in enumerate(jobs):
         tell("progress", {"index": number, "of": len(jobs), "label": label})
+        if limit.skip(label):
+            continue
         heartbeat.enter(label)
         try:
             found = measured()
@@ -94,15 +106,16 @@ def _compare(
 
 
 def _jobs(
-    place: Place, shape: Shape, lanes: Sequence[_Lane], how: Measure
+    place: Place, shape: Shape, lanes: Sequence[_Lane], how: Measure, limit: TimeLimit
 ) -> Iterator[tuple[str, Callable[[], list[LoadFigures]]]]:
     """Each kind of group beside a product, all kinds at once, and experts of which one is liked best.
 
-    A comparison has --max-time for each thing that it times.
+    A comparison has the time of a size for each thing that it times.
     """
     dtype = _torch_dtype(shape)
     said: dict[str, Any] = {"device": place.device, "rounds": how.iterations, "tick": place.tick}
     said["control"] = dist.new_group(backend="gloo")
+    said["is_over"] = limit.is_over
     product = gemm(place.device, _rows_of_product(place, shape), shape.width, shape.columns, dtype)
     all_kinds = [_activity(place, shape, lane) for lane in lanes]
     with _connecting(place):

@@ -15,6 +15,7 @@ from wirespeed.plan import Measure, Plan, Step
 from wirespeed.rank.faulty_engine import PROCESS_FAULTS, Fault, strike
 from wirespeed.rank.measure import measure, slots_of
 from wirespeed.rank.place import Place, Site, site_of
+from wirespeed.rank.time_limit import TimeLimit
 from wirespeed.rank.verify import reason_not_to_run, verify
 
 
@@ -44,8 +45,13 @@ def teller(place: Place, heartbeat: Reporter) -> Tell:
     return heartbeat.record if place.rank == 0 else lambda kind, data: None
 
 
-def run_steps(place: Place, plan: Plan, heartbeat: Reporter) -> None:
-    """All steps; out of memory ends the larger sizes of that operation, not the run."""
+def run_steps(
+    place: Place, plan: Plan, heartbeat: Reporter, limit: TimeLimit, parts_after: int = 0
+) -> None:
+    """Run all steps; out of memory ends the larger sizes of that operation, not the run.
+
+    parts_after: what is measured after the steps, in steps that would take as long.
+    """
     tell = teller(place, heartbeat)
     faults = [Countdown(fault) for fault in process_faults(plan, place.rank)]
     full: set[tuple[str, str, bool, str]] = set()
@@ -54,13 +60,14 @@ def run_steps(place: Place, plan: Plan, heartbeat: Reporter) -> None:
         case = step.case
         family = (case.op, case.dtype, case.in_place, case.groups)
         tell("progress", {"index": number, "of": len(plan.steps), "label": step.label})
-        if family in full:
+        if family in full or limit.skip(step.label):
             continue
         for fault in faults:
             step = fault.apply(step)
         heartbeat.enter(step.label)
         seed = plan.seed * 1_000_003 + number
-        short = _run_step(place, step, seed, previous, tell)
+        parts = sum(one.measure is not None for one in plan.steps[number:]) + parts_after
+        short = _run_step(place, step, seed, previous, tell, limit, parts)
         if short is not None:
             full.add(family)
             told = {"label": step.label, "size_bytes": case.size_bytes, **asdict(short)}
@@ -69,9 +76,18 @@ def run_steps(place: Place, plan: Plan, heartbeat: Reporter) -> None:
 
 
 def _run_step(
-    place: Place, step: Step, seed: int, previous: int | None, tell: Tell
+    place: Place,
+    step: Step,
+    seed: int,
+    previous: int | None,
+    tell: Tell,
+    limit: TimeLimit,
+    parts: int,
 ) -> Shortage | None:
-    """What memory lacks, where it does: all ranks then skip the step alike."""
+    """What memory lacks, where it does: all ranks then skip the step alike.
+
+    parts: of the time limit, this step and those after it.
+    """
     site = _fitting_site(place, step, CATALOGUE[step.case.op])
     if isinstance(site, Shortage):
         return site
@@ -83,8 +99,12 @@ def _run_step(
     refused = reason or (checked is not None and checked.wrong is None and checked.reason)
     if step.measure is None or refused:
         return None
+    how = limit.share(step.measure, parts)
+    if how is None:
+        limit.left_out.append(step.label)
+        return None
     wrong = checked.wrong if checked else None
-    tell("measurement", to_json(measure(place, site, step.measure, wrong)))
+    tell("measurement", to_json(measure(place, site, how, wrong)))
     return None
 
 

@@ -83,6 +83,7 @@ def beside_each_other(
     device: torch.device,
     rounds: int | None = 8,
     max_time_s: float = 0.0,
+    is_over: Callable[[], bool] = lambda: False,
     tick: Callable[[], object] = lambda: None,
 ) -> list[LoadFigures]:
     """Each activity alone and beside all others: one record each. Collective over `control`.
@@ -90,7 +91,8 @@ def beside_each_other(
     `control` is a group of all ranks for CPU tensors, which none of the activities uses; activities that
     send must have groups of their own. A rank outside an activity's group gives it a call that does
     nothing. rounds: None: as many as fit into `max_time_s`, but enough for an interval. tick: called
-    after each call, by any thread. CannotMeasure: their calls never overlapped in a round.
+    after each call, by any thread. is_over: whether a limit of all measuring ends it after a round;
+    collective. CannotMeasure: their calls never overlapped in a round.
     """
     bench = _Bench(control, device, tick)
     counts, times = bench.calibrated(activities)
@@ -98,6 +100,8 @@ def beside_each_other(
     for _ in range(rounds or _fitting(counts, times, max_time_s)):
         alone.append(bench.each_alone(activities, counts))
         together.append(bench.slowest(_paces(bench.run(activities, counts))))
+        if is_over():
+            break
     gain = _gain(alone, together)
     by_activity = zip(
         activities, zip(*alone, strict=True), zip(*together, strict=True), strict=True
@@ -302,18 +306,23 @@ def skewed_all_to_all(
     device: torch.device,
     rounds: int | None = 8,
     max_time_s: float = 0.0,
+    is_over: Callable[[], bool] = lambda: False,
     tick: Callable[[], object] = lambda: None,
 ) -> list[LoadFigures]:
     """Each exchange of `to_experts`, by its share, against the first, in which shares are even.
 
     One record a share: `alone` is even, `together` is skewed. Collective over `control`, whose ranks are
-    in such groups. rounds, max_time_s, tick: as of `beside_each_other`.
+    in such groups. rounds, max_time_s, is_over, tick: as of `beside_each_other`.
     """
     activities = [in_turn(_expert_name(*one), place, [one[1]]) for one in experts.items()]
     bench = _Bench(control, device, tick)
     counts, seconds = bench.calibrated(activities)
     number = rounds or 2 * _fitting(counts, seconds, max_time_s)
-    times = [bench.each_alone(activities, counts) for _ in range(min(number, _MOST_ROUNDS))]
+    times = []
+    for _ in range(min(number, _MOST_ROUNDS)):
+        times.append(bench.each_alone(activities, counts))
+        if is_over():
+            break
     even, *uneven = zip(*times, strict=True)
     return [
         _figures(activity.name, "even shares", even, seconds)

@@ -2,8 +2,9 @@
 
 The model is the ring: each byte of busbw crosses every link of the ring once, so a ring is as fast
 as its narrowest link, which is a GPU's link within a node and all network cards of a node together
-between nodes (NVIDIA/nccl-tests, doc/PERFORMANCE.md). Algorithms that let nodes or switches add up
-first move less than a ring, so busbw can be above this limit; `passed` says why.
+between nodes (NVIDIA/nccl-tests, doc/PERFORMANCE.md). Of gather and scatter all passes the links of the
+root. Algorithms that let nodes or switches add up first move less than a ring, so busbw can be above
+this limit; `passed` says why.
 
 Ranks of one machine without GPUs: copies. gloo writes to sockets and reads from them, so each byte that
 crosses the loopback interface is copied twice, out of the sender's memory into the kernel's and from
@@ -50,15 +51,18 @@ def roofline(shape: Shape, op: str, engine: str = "torch") -> Limit | None:
     if shape.ranks < 2 or collective is None or not collective.links:
         return None
     if shape.gpu == CPU and shape.nodes == 1:
-        return None if engine == "mpi" else _copies(shape, collective)
+        return None if engine == "mpi" or collective.links == "root" else _copies(shape, collective)
     if shape.nodes == 1 or shape.interconnect == "mnnvl":
-        return _inside(shape)
+        return _inside(shape, collective)
     return _between(shape, collective)
 
 
-def _inside(shape: Shape) -> Limit | None:
+def _inside(shape: Shape, collective: Collective) -> Limit | None:
     if shape.gpu_link is None:
         return None
+    if collective.links == "root":
+        # Over XGMI the root reaches each GPU by a link of its own, of which the model knows the sum.
+        return Limit(shape.gpu_link, "all through the links of the root's GPU, one direction")
     name = "NVLink" if shape.interconnect == "mnnvl" else INTERCONNECTS[shape.interconnect]
     used = min(shape.per_node - 1, XGMI_LINKS)
     if shape.interconnect != "xgmi" or used == XGMI_LINKS:
@@ -96,6 +100,8 @@ def _between(shape: Shape, collective: Collective) -> Limit | None:
         return Limit(node, f"ring over {cards}")
     # Of the n-1 parts that a rank sends, n-g leave the node, through its share of the cards.
     n, g = shape.ranks, shape.per_node
+    if collective.links == "root":
+        return Limit(node * (n - 1) / (n - g), f"all through the root's {cards}")
     return Limit(node / g * (n - 1) / (n - g), f"every pair at once over {cards}")
 
 
@@ -110,25 +116,62 @@ def share(busbw: float, limit: Limit) -> str:
     return f'{ratio:.2f} of {format_bandwidth(limit.busbw)}, the limit of the model "{limit.model}"'
 
 
-def passed(shape: Shape, op: str, busbw: float, limit: Limit | None) -> str:
-    """Why busbw may be above the ring's limit; empty where it is not above."""
-    if limit is None or busbw <= limit.busbw or shape.gpu == CPU:
-        return ""
-    above = f"busbw is {busbw / limit.busbw:.2f} times the limit of a ring"
-    if CATALOGUE[op].links != "ring" or CATALOGUE[op].rooted:
-        return f"{above}: look again at rates and operation; nothing that is known explains it"
+CHECK = "check the unit or the clock"
+"""Ends every line about a rate that neither links nor switches explain."""
+
+
+def switches_add_up(shape: Shape, op: str) -> bool:
+    """Return whether the fabric may have switches that reduce what this operation sends.
+
+    NVSwitches with NVLink SHARP within a node, InfiniBand's with SHARP between nodes.
+    """
+    collective = CATALOGUE.get(op)
+    if collective is None or not collective.reduces:
+        return False
     if shape.nodes == 1 or shape.interconnect == "mnnvl":
-        if shape.gpu.startswith(_NVLS) and shape.switch != "nvls off":
-            return (
-                f"{above}: with NVLS the NVSwitches add up, so each GPU sends its data once, not "
-                "twice; busbw counts as if a ring had moved them, and is no rate on the wire"
-            )
-        return f"{above}: look again at the rates; these GPUs' switches do not add up"
+        return shape.gpu.startswith(_NVLS) and shape.switch != "nvls off"
+    return shape.interconnect == "ib"
+
+
+def passed(shape: Shape, op: str, busbw: float, limit: Limit | None) -> str:
+    """Return why busbw may be above the ring's limit; empty where it is not above.
+
+    What no reduction on the way explains ends with `CHECK`.
+    """
+    if limit is None or limit.copies or busbw <= limit.busbw:
+        return ""
+    above = f"busbw is {busbw / limit.busbw:.2f} times the limit of the links"
+    collective = CATALOGUE[op]
+    if collective.reduces and collective.links == "ring" and not collective.rooted:
+        explained = _reduced_on_the_way(shape, op, busbw, limit)
+        if explained:
+            return f"{above}: {explained}"
+    reasons = ["a unit or clock that is wrong"]
+    if shape.nodes > 1 and shape.interconnect != "mnnvl":
+        reasons.insert(0, "a traffic shaper that lets bursts pass")
+        if shape.per_node > 1:
+            reasons.insert(1, "ranks of one node that share its memory")
+    listed = ", ".join(reasons[:-1]) + (" or " if len(reasons) > 1 else "") + reasons[-1]
+    return f"{above}, as by {listed}; {CHECK}"
+
+
+def _reduced_on_the_way(shape: Shape, op: str, busbw: float, limit: Limit) -> str:
+    """Return how values that are added up on their way explain the rate; empty where they do not."""
+    adds = switches_add_up(shape, op)
+    if shape.nodes == 1 or shape.interconnect == "mnnvl":
+        if not adds or busbw > 2 * limit.busbw:
+            return ""
+        return (
+            "with NVLS the NVSwitches add up, so each GPU sends its data once, not "
+            "twice; busbw counts as if a ring had moved them, and is no rate on the wire"
+        )
     off = busbw * (shape.nodes - 1) / (shape.ranks - 1)
+    if shape.gpu == CPU or off * shape.per_node > limit.busbw * (2 if adds else 1):
+        return ""
     text = (
-        f"{above}: GPUs of a node add up first over NVLink, so that only about "
+        f"GPUs of a node add up first over NVLink, so that only about "
         f"{format_bandwidth(off)} for each GPU cross the network"
     )
-    if shape.interconnect not in ("ib", "rdma"):
+    if not adds:
         return text
     return text + "; where SHARP is on, the switches add up, too, and a node sends its data once"

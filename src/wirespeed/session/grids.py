@@ -44,6 +44,7 @@ class Grid(ManyWorlds):
 
     def run(self, start: StartWorld | None) -> Outcome:
         """Each point has a backend of its own."""
+        begin = time.monotonic()
         ended = Outcome(kind="never_joined")
         largest_first = sorted(self._worlds, key=lambda one: -one.point.ranks)
         for number, one in enumerate(largest_first):
@@ -52,7 +53,13 @@ class Grid(ManyWorlds):
             if one.plan is None or one.backend is None:
                 self._done[one.point] = one.point
                 continue
-            outcome = self._world(one, one.plan, one.backend, number)
+            plan = _with_share(one.plan, time.monotonic() - begin, len(largest_first) - number)
+            if plan is None:
+                self._done[one.point] = replace(
+                    one.point, reason="not measured: --max-time was over"
+                )
+                continue
+            outcome = self._world(one, plan, one.backend, number)
             if outcome.kind == "interrupted":
                 return outcome
             ended = outcome if outcome.ok or not ended.ok else ended
@@ -86,6 +93,21 @@ class Grid(ManyWorlds):
         points = [self._done.get(one.point, one.point) for one in self._worlds]
         self._session.keep_grid(points)
         self._session.note(_unmeasured(points))
+
+
+def _with_share(plan: Plan, spent_s: float, worlds: int) -> Plan | None:
+    """Return the plan with this world's share of --max-time; None where that is over.
+
+    spent_s: since the first world began, start-ups of worlds included.
+    """
+    if plan.max_time_s is None:
+        return plan
+    left_s = plan.max_time_s - spent_s
+    if left_s <= 0:
+        return None
+    share_s = left_s / worlds
+    training = plan.training and replace(plan.training, max_time_s=share_s / 2)
+    return replace(plan, max_time_s=share_s, training=training)
 
 
 def _of(point: GridPoint, finding: Finding) -> Finding:
@@ -151,6 +173,8 @@ class _PointRecorder(TurnRecorder):
             data = {**data, "label": f"{self._point.name}: {data['label']}"}
         elif kind == "trouble":
             data = {**data, "title": f"{self._point.name}: {data['title']}"}
+        elif kind == "not_measured":
+            data = {**data, "labels": [f"{self._point.name}: {one}" for one in data["labels"]]}
         super().on_record(rank, kind, data)
 
     def missing(self, plan: Plan, reason: str) -> list[Missing]:

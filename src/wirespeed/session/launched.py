@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from wirespeed.errors import Interrupted, harmless
 from wirespeed.launchers.base import Held, Prepared
@@ -21,6 +21,7 @@ from wirespeed.model.records import Finding, NodeFacts, Run, World
 from wirespeed.model.watch_records import Watched
 from wirespeed.node.redact import redact_words
 from wirespeed.process import returncode_text
+from wirespeed.process.lookup import NOT_EXECUTABLE, NOT_FOUND
 from wirespeed.runs.folder import PatientFolder
 from wirespeed.session.folders import patient_folder
 from wirespeed.session.held_nodes import STOPPING, held, lost_findings, supervised
@@ -43,7 +44,11 @@ class Launched:
 
     def __init__(self, engine: str, prepared: Prepared, *, watch: Watching = "no") -> None:
         job = prepared.job
-        config = {"command": redact_words(job.command), "engine": engine, "ranks": job.size}
+        config: dict[str, Any] = {
+            "command": redact_words(job.command),
+            "engine": engine,
+            "ranks": job.size,
+        }
         self._engine, self._prepared, self._job = engine, prepared, job
         self._findings = prepared.findings
         self._choices = prepared.choices
@@ -88,11 +93,14 @@ class Launched:
         finally:
             live.flush()
             found, self._watched = live.close()
-        return end, [*lost_findings(end, pieces, nodes), *end_findings(end, pieces, logs), *found]
+        own = end_findings(end, pieces, logs, self._config["command"][0])
+        if end.first in end.without_command:
+            found = []  # nothing ran that a watch could have seen
+        return end, [*lost_findings(end, pieces, nodes), *own, *found]
 
     def _close(self, end: JobEnd, findings: list[Finding], *, quiet: bool) -> int:
         code = worst_code(end)
-        if code not in (0, 130):
+        if code not in (0, 130) and end.first not in end.without_command:
             said = log_findings(self._folder.log_path(0).parent)
             # Where no rank started, the engine's own words are the cause, and its end follows. What a
             # watch warns of has not ended the job.
@@ -154,6 +162,9 @@ class _Live:
         self._parts: dict[tuple[int, str, str], str] = {}
         self._watch: JobWatch | None = None
         self._line: StatusLine | LivePage | None = None
+        self._started: set[int] = set()
+        self._is_explained = False
+        """Whether what engines say now is known and only long: torchrun's traceback."""
 
     def watch_with(self, folder: PatientFolder, size: int, *, page: bool) -> None:
         """From now on what the ranks tell of themselves is taken and shown."""
@@ -172,7 +183,7 @@ class _Live:
         return found
 
     def started(self, rank: int, node: str) -> None:
-        pass
+        self._started.add(rank)
 
     def output(self, rank: int, node: str, stream: str, text: str, *, whole: bool) -> None:
         if stream == WATCHED:
@@ -190,6 +201,8 @@ class _Live:
     def ended(self, rank: int, node: str, code: int) -> None:
         for key in [key for key in self._parts if key[0] == rank]:
             self._show(key, self._parts.pop(key))
+        if rank not in self._started and code in (NOT_FOUND, NOT_EXECUTABLE):
+            self._is_explained = True
         if self._watch is not None:
             self._watch.ended(rank, code)
         if code and not self._quiet:
@@ -197,7 +210,7 @@ class _Live:
 
     def said(self, piece: str, text: str) -> None:
         self._logs.engine(piece, text)
-        if not self._quiet:
+        if not self._quiet and not self._is_explained:
             sys.stderr.write(f"{piece}: {harmless(text)}\n")
 
     def ending(self, reason: Reason) -> None:

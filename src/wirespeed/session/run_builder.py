@@ -188,6 +188,8 @@ class RunBuilder:
         self.device_proofs: list[ComputeProof] = []
         self.storage: Storage | None = None
         self.notes: list[Finding] = []
+        self.is_out_of_time = False
+        """Whether --max-time was over before all was measured."""
         self.refusal: Mapping[str, Any] | None = None
         self._takers: dict[str, Take] = {
             "progress": self._on_progress,
@@ -205,6 +207,7 @@ class RunBuilder:
             "training": self._on_training,
             "proof": self.proofs.append,
             "trouble": self._on_trouble,
+            "not_measured": self._on_not_measured,
             "trace": self._on_trace,
             "replay": self._on_replay,
             "shape": self._on_shape,
@@ -220,10 +223,13 @@ class RunBuilder:
     @property
     def measured(self) -> int:
         """Figures and comparisons of data, together: with none of them a run knows nothing."""
+        figures = len(self.pairs) + len(self.measurements) + len(self.training)
+        figures += sum(not one.reason for one in self.rates)
+        if self.is_out_of_time and not figures:
+            return 0  # what was asked for are figures: data that are right do not stand for them
         checked = sum(one.wrong is not None for one in self.verifications)
-        checked += sum(not one.reason for one in self.rates)
         checked += sum(not one.reason for one in self.device_proofs)
-        return len(self.pairs) + len(self.measurements) + len(self.training) + checked
+        return figures + checked
 
     @property
     def compute(self) -> Compute | None:
@@ -306,6 +312,12 @@ class RunBuilder:
         """What was known after a round gives way to what is known after the next."""
         one = from_json(Training, data)
         self.training[one.key] = one
+
+    def _on_not_measured(self, data: Mapping[str, Any]) -> None:
+        from wirespeed.checks.time_limit import not_measured
+
+        self.is_out_of_time = True
+        self.notes.append(not_measured(data["labels"], data["seconds"]))
 
     def _on_trouble(self, data: Mapping[str, Any]) -> None:
         from wirespeed.checks.correctness import trouble_finding

@@ -8,6 +8,7 @@ that what disturbs the machine disturbs all alike.
 
 import random
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -18,6 +19,7 @@ from typing import Any
 
 from wirespeed.checks.combinations import Taken, case_of, judge_settings, pooled, whole_ratios
 from wirespeed.checks.correctness import correctness_findings
+from wirespeed.checks.time_limit import not_measured
 from wirespeed.errors import UsageError
 from wirespeed.model.bench_records import DEFAULT, Setting
 from wirespeed.model.codec import from_json
@@ -123,9 +125,12 @@ def estimate(asked: Comparison, plan: Plan, ranks: int) -> str:
     measures = [step.measure for step in plan.steps if step.measure]
     open_end = any(one.iterations is not None for one in measures)
     timed = sum(one.max_time_s for one in measures if one.iterations is None)
+    bound_s = plan.max_time_s
     low, high = (worlds * start for start in _START_S)
     # Warming up and checking the data take about half of the time that is given for timing.
     high += worlds * timed * 1.5
+    if bound_s is not None:
+        return head + f"as far as they fit into {_minutes(bound_s)} (--max-time)"
     return (
         head
         + f"about {_minutes(low)} to {_minutes(high)}"
@@ -158,6 +163,10 @@ class _Contender:
             self.taken.given_up, self.taken.reason = "failed", first
 
 
+_LEAST_S = 0.1
+"""For the measuring of a world that has started."""
+
+
 class ComparedSettings(ManyWorlds):
     """A `Workload`: all turns one by one, and the verdicts. A signal ends the rounds."""
 
@@ -173,6 +182,8 @@ class ComparedSettings(ManyWorlds):
             for number, one in enumerate(asked.combinations)
         ]
         self._default = self._all[0]
+        self._begin = time.monotonic()
+        self._turns_left_out = 0
         self._round = 0
         self._turn = 0
         self._screened = 0
@@ -198,7 +209,20 @@ class ComparedSettings(ManyWorlds):
 
     @property
     def _over(self) -> bool:
-        return bool(self.word or self._default.taken.given_up) or not self._rivals
+        ended = bool(self.word or self._default.taken.given_up or self._turns_left_out)
+        return ended or not self._rivals
+
+    def _left_s(self) -> float | None:
+        """Return what is left of --max-time; worlds start up within it."""
+        limit_s = self._plan.max_time_s
+        return None if limit_s is None else limit_s - (time.monotonic() - self._begin)
+
+    def _is_out_of_time(self) -> bool:
+        """Return whether no further world fits; the very first one always runs."""
+        left_s = self._left_s()
+        if left_s is None or not self._turn:
+            return False
+        return left_s <= (time.monotonic() - self._begin) / self._turn
 
     def _end(self) -> Outcome:
         if self.word:
@@ -214,8 +238,12 @@ class ComparedSettings(ManyWorlds):
             for one in self._order():
                 if self._over:
                     return
-                if not one.taken.given_up:
-                    self._take_turn(start, one)
+                if one.taken.given_up:
+                    continue
+                if self._is_out_of_time():
+                    self._turns_left_out = self._asked.worlds - self._turn
+                    return
+                self._take_turn(start, one)
 
     def _order(self) -> list[_Contender]:
         """Drawn anew each round; the very first world is the default's, as all hang on that."""
@@ -233,9 +261,11 @@ class ComparedSettings(ManyWorlds):
         self._session.on_record(0, "progress", told)
         self._turn += 1
         turn = _Turn(self._session, one, self._round, whole=self._outcome is None)
-        outcome = start(
-            turn, _without_checks(self._plan) if one.checked else self._plan, one.variables
-        )
+        plan = _without_checks(self._plan) if one.checked else self._plan
+        left_s = self._left_s()
+        if left_s is not None:
+            plan = replace(plan, max_time_s=max(left_s, _LEAST_S))
+        outcome = start(turn, plan, one.variables)
         if outcome.kind == "interrupted":
             self.word, self._outcome = self.word or "a signal", outcome
             return
@@ -259,6 +289,9 @@ class ComparedSettings(ManyWorlds):
 
     def settle(self, outcome: Outcome) -> None:
         taken = [one.taken for one in self._all]
+        if self._turns_left_out and self._plan.max_time_s is not None:
+            worlds = f"{self._turns_left_out} of {self._asked.worlds} worlds of ranks"
+            self._session.note([not_measured([worlds], self._plan.max_time_s)])
         if not any(one.rounds for one in taken):
             return
         settings = judge_settings(taken, self._compared, self._screened)

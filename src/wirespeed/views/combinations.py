@@ -68,7 +68,9 @@ _NOTE = (
 _NEAR = 0.05
 """As near to the default as `same` asks for."""
 _MANY = 200
-_QUIETER = "the rounds differ so much that a quieter machine, or a longer --max-time, does more"
+_QUIETER = (
+    "the rounds differ so much that a quieter machine, or a longer --time-per-size, does more"
+)
 
 
 def settings_lines(run: Run, style: Style) -> list[str]:

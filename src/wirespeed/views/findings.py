@@ -207,7 +207,11 @@ def of_interest(findings: Sequence[Finding], run: Run) -> Sequence[Finding]:
     but where nothing came out of it, the reason is among these."""
     if run.command != "train" or run.verdict == "UNKNOWN":
         return findings
-    return [one for one in findings if one.status not in UNJUDGED or one.id.startswith("TRAIN")]
+    return [
+        one
+        for one in findings
+        if one.status not in UNJUDGED or one.id.startswith(("TRAIN", "TIME"))
+    ]
 
 
 def _aside(finding: Finding, run: Run) -> bool:
@@ -317,7 +321,9 @@ def _split(part: Sequence[Finding]) -> tuple[list[str], str]:
 
 
 def _is_cut(words: Sequence[str], following: str) -> bool:
-    """Whether the cut goes between a figure and its unit: `… 12` and `% full`."""
+    """Whether the cut goes within a list or between a figure and its unit: `… 12` and `% full`."""
+    if words and words[-1][-1:] in ":,;":
+        return True
     return bool(words) and words[-1][-1:].isdigit() and bool(_UNIT.fullmatch(following))
 
 

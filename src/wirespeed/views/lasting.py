@@ -96,8 +96,8 @@ def goodput_notes(one: Goodput) -> list[str]:
 
 def resume_hint(one: Goodput) -> str:
     return (
-        f"to go on from step {one.last_step:,} or the newest checkpoint: the same command with "
-        f"--checkpoint-dir {one.folder} --resume"
+        f"to go on from step {one.last_step:,} or the newest checkpoint: wirespeed train --for TIME "
+        f"--checkpoint-dir {one.folder} --resume, with the other options of this run"
     )
 
 

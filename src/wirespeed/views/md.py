@@ -31,6 +31,7 @@ def render(run: Run, style: Style) -> str:
         *_soak(run, plain),
         *_goodput(run, plain),
         *([] if run.settings or run.replay or run.shape else _measurements(run, plain)),
+        [f"- {escape(line, plain)}" for line in sections.rates_above(run)],
         *_references(run, plain),
         *_pairs(run, plain),
         sections.choices_grid(run).markdown(plain, every=True)

@@ -10,6 +10,8 @@ from wirespeed.model.bench_records import MedianTime, ReferenceFigure, Reference
 from wirespeed.model.records import Measurement, Run, TimeStats
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.model.verdicts import standing_of
+from wirespeed.reference.roofline import CHECK, passed, roofline, switches_add_up
+from wirespeed.reference.shape import shape_of
 from wirespeed.statistics import has_interval, lacks_samples
 from wirespeed.views.text import NOTHING, STATUSES, VERDICTS, WORDS, Grid, Style, counted
 
@@ -146,7 +148,10 @@ def counts(run: Run) -> str:
 
 _KEPT = ("ranks", "only", "data", "model", "backend", "engine")
 _NEXT_LEVEL = {"quick": "", "medium": "-l long"}
-_UNIT = "GB/s: 10⁹ bytes a second, not Gbit/s; busbw can exceed the wire where switches reduce"
+_UNIT = "GB/s: 10⁹ bytes a second, not Gbit/s"
+_SWITCHES = "; busbw can exceed the wire where switches reduce"
+_MOST_ABOVE = 6
+"""Rates above their limit that are named."""
 
 
 def head_line(run: Run, style: Style) -> str:
@@ -198,7 +203,30 @@ def bandwidth_note(run: Run, style: Style) -> list[str]:
         return []
     formulas = ", ".join(f"× {factor} for {' '.join(ops)}" for factor, ops in factors.items())
     text = f"busbw: algbw {formulas}; n = ranks (docs/bandwidth.md)"
-    return note(text, style) + note(_UNIT, style)
+    shape = shape_of(run.world)
+    reduced = shape is not None and any(
+        switches_add_up(shape, op) for ops in factors.values() for op in ops
+    )
+    unit = _UNIT + (_SWITCHES if reduced else "")
+    above = [line for each in rates_above(run) for line in note(each, style)]
+    return note(text, style) + note(unit, style) + above
+
+
+def rates_above(run: Run) -> list[str]:
+    """Return a line for each rate above what the links carry, with why that may be."""
+    shape = shape_of(run.world)
+    if shape is None:
+        return []
+    found = []
+    for m in run.measurements:
+        limit = roofline(shape, m.op, m.engine) if m.groups == "all" and m.busbw > 0 else None
+        if why := passed(shape, m.op, m.busbw, limit):
+            size = f" {format_size(m.size_bytes)}" if m.size_bytes else ""
+            found.append(f"{m.op}{size}: {why}")
+    more = len(found) - _MOST_ABOVE
+    return found[:_MOST_ABOVE] + (
+        [f"{more} more rates above their limit: {CHECK}"] if more > 0 else []
+    )
 
 
 def note(text: str, style: Style) -> list[str]:

@@ -31,6 +31,7 @@ def devices(rank: int, ranks: int, hosts: list[str], nodes: int, faults: list[st
     from places import place_of
     from wirespeed.rank.compute import carry_out, proof, units, worker
     from wirespeed.rank.compute.carry_out import run_compute
+    from wirespeed.rank.time_limit import TimeLimit
 
     cores = list(range(4))
     os.sched_getaffinity = lambda _: set(cores)  # type: ignore[assignment]
@@ -51,7 +52,7 @@ def devices(rank: int, ranks: int, hosts: list[str], nodes: int, faults: list[st
     place = place_of(rank, ranks, hosts=tuple(hosts), cache_bytes=1 << 16)
     plan = compute_plan(*faults)
     if plan.compute is not None:
-        run_compute(place, plan, plan.compute, Reporter())
+        run_compute(place, plan, plan.compute, Reporter(), TimeLimit(place, None))
     return told
 
 

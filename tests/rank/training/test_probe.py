@@ -97,7 +97,8 @@ class Clock:
         plan = TrainPlan(
             model="tiny", model_options={}, cases=(), max_time_s=max_time_s, rounds=rounds
         )
-        self.stage = SimpleNamespace(place=SimpleNamespace(control=control), plan=plan)
+        place, limit = SimpleNamespace(control=control), SimpleNamespace(is_over=lambda: False)
+        self.stage = SimpleNamespace(place=place, plan=plan, limit=limit)
         monkeypatch.setattr("wirespeed.rank.training.close_look.time.monotonic", lambda: self.now)
         monkeypatch.setattr("wirespeed.rank.training.close_look._turn", self._turn)
         self._seconds = seconds

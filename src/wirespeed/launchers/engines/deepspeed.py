@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.base import Engine, Host, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, Host, Job, Piece, Prepared, lacking
 from wirespeed.launchers.deepspeed import command_line
 from wirespeed.launchers.deepspeed.command_line import Launch
 from wirespeed.launchers.deepspeed.guard import HOLD, Node, Orders, folder_of, guarded, orders_text
@@ -32,13 +32,13 @@ _VERB = "WIRESPEED_JOB"
 def _look(job: Job) -> Prepared:
     python = job.python or sys.executable
     options = _checked(job.options)
-    command_line.require_deepspeed(python)
+    notes = lacking(job, lambda: command_line.require_deepspeed(python))
     environment = {**job.environment, **interface_variables(job.interface)}
     made = replace(job, python=python, options=options, environment=environment)
     looked = {"local": _prepare_local, "node": _prepare_node, "nodes": _prepare_nodes}
     prepared = looked[_form(made, given="launcher" in job.options)](made)
     prepared.pieces(Path())  # what cannot be passed on is refused now
-    return prepared
+    return replace(prepared, notes=(*notes, *prepared.notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +118,8 @@ class Seen:
     findings: tuple[Finding, ...]
     facts: Mapping[str, Facts]
     """Of each host that could be asked."""
+    notes: tuple[str, ...] = ()
+    """Of a dry run: hosts that could not be asked."""
 
 
 def _prepare_local(job: Job) -> _Prepared:
@@ -158,7 +160,7 @@ def _prepare_node(job: Job) -> _Prepared:
 
 def _prepare_nodes(job: Job) -> _Prepared:
     launcher = job.options["launcher"]
-    command_line.require_programs(launcher)
+    notes = lacking(job, lambda: command_line.require_programs(launcher))
     if not job.hosts:
         raise make_error("deepspeed_hosts", nodes=job.nodes or 1)
     command_line.hostfile(job.hosts)  # names are checked before ssh sees them
@@ -182,7 +184,12 @@ def _prepare_nodes(job: Job) -> _Prepared:
         Choice("MASTER_ADDR:MASTER_PORT", f"{address}:{port}", why),
     )
     return _Prepared(
-        job=made, findings=seen.findings, choices=choices, form="nodes", master=(address, port)
+        job=made,
+        findings=seen.findings,
+        choices=choices,
+        notes=(*notes, *seen.notes),
+        form="nodes",
+        master=(address, port),
     )
 
 
@@ -190,8 +197,10 @@ def look_at_nodes(job: Job) -> Seen:
     """Ask every node over ssh what it is, all at once."""
     asking = SshAsking(job.options.get("ssh-config", ""), [job.python], job.startup_s)
     facts, findings = asking.usable(job, job.options.get("ssh-port", ""))
-    hosts = tuple(host for host in with_slots(job, facts) if host.name in facts)
-    return Seen(hosts, tuple(findings), facts)
+    usable = {*facts, *asking.not_reached}
+    hosts = tuple(host for host in with_slots(job, facts) if host.name in usable)
+    notes = asking.notes("it has its name as address, and gets 1 rank unless told")
+    return Seen(hosts, tuple(findings), facts, notes)
 
 
 # What follows from it.

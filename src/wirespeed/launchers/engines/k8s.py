@@ -314,8 +314,28 @@ def _look(job: Job) -> Prepared:
         if there is not None and there.deployed and "own" not in job.options:
             return looked(asked, there)
     except cluster.Refused as refused:
-        return could_not_look(asked, refused)
+        if not job.written:
+            return could_not_look(asked, refused)
+        return _planned_unseen(asked, f"{cluster.finding_of(refused).title}")
+    if there is None:
+        return _planned_unseen(asked, "nobody can ask the cluster from here")
     return planned(asked)
+
+
+def _planned_unseen(asked: PodsPrepared, why: str) -> PodsPrepared:
+    """Write the job down as for pods that are not there yet, or for the pods that it names."""
+    name = asked.file.cluster.name
+    note = f"not known here: whether {name} is deployed ({why})"
+    if not asked.job.hosts:
+        note += "; written for pods of this job alone"
+        return replace(planned(asked), notes=(note,))
+    python = asked.job.python
+    good: dict[str, probe.Facts] = {
+        host.name: probe.UnknownFacts.of(host.name, python) for host in asked.job.hosts
+    }
+    named = replace(asked, job=_in_pods(asked.job, asked.job.hosts), notes=(note,))
+    asking = PodAsking(asked.kubectl, python, ASK_S)
+    return torchrun.prepared(named, asking, [], good)
 
 
 def _environment(

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.launchers.base import Engine, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, Job, Piece, Prepared, lacking
 from wirespeed.launchers.metaflow import CARRY, COMMAND, COMPUTE, FLOW, FOLDER, PYTHON
 from wirespeed.launchers.node.snapshot import interface_variables
 from wirespeed.launchers.texts import make_error
@@ -33,7 +33,22 @@ _PIP_KUBERNETES = "pip install 'kubernetes<37'"
 def _look(job: Job) -> Prepared:
     compute = job.options.get("compute", LOCAL)
     nodes, each = _shape(job)
-    # CannotMeasure where Metaflow is missing for the interpreter that will run it.
+    notes = lacking(job, lambda: _require_metaflow(job, compute))
+    datastore = LOCAL if compute == LOCAL else "s3"
+    options = {"compute": compute, "datastore": datastore, **job.options}
+    _check_options(options, compute)
+    port, why = _port(job, compute)
+    environment = {**job.environment, "MASTER_PORT": str(port)}
+    environment |= interface_variables(job.interface)
+    if not job.interface and compute == LOCAL and nodes > 1:
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    sized = replace(job, nodes=nodes, ranks_per_node=each, ranks=nodes * each)
+    found = replace(sized, options=options, environment=environment)
+    return _Prepared(job=found, choices=(Choice("MASTER_PORT", str(port), why),), notes=notes)
+
+
+def _require_metaflow(job: Job, compute: str) -> None:
+    """Raise CannotMeasure where Metaflow is missing for the interpreter that will run it."""
     wanted = ["metaflow", "kubernetes"] if compute == "kubernetes" else ["metaflow"]
     other = job.python if compute == LOCAL else ""
     if other:
@@ -46,17 +61,6 @@ def _look(job: Job) -> Prepared:
             expected="Metaflow" + (", and kubernetes for its compute" if wanted[1:] else ""),
             next=_PIP if missing[0] == "metaflow" else _PIP_KUBERNETES,
         )
-    datastore = LOCAL if compute == LOCAL else "s3"
-    options = {"compute": compute, "datastore": datastore, **job.options}
-    _check_options(options, compute)
-    port, why = _port(job, compute)
-    environment = {**job.environment, "MASTER_PORT": str(port)}
-    environment |= interface_variables(job.interface)
-    if not job.interface and compute == LOCAL and nodes > 1:
-        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    sized = replace(job, nodes=nodes, ranks_per_node=each, ranks=nodes * each)
-    found = replace(sized, options=options, environment=environment)
-    return _Prepared(job=found, choices=(Choice("MASTER_PORT", str(port), why),))
 
 
 class _Prepared(Prepared):

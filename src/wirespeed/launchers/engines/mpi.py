@@ -121,16 +121,16 @@ _OTHER_WAYS = (
 """Settings of mpirun for reaching nodes, such as /etc/mpi/kubexec.sh of Kubernetes' MPI operator."""
 
 
-def asked_nodes(job: Job) -> tuple[dict[str, Facts], tuple[Finding, ...]]:
-    """What each of the job's hosts tells, of those that can be used, and what is wrong.
+def asked_nodes(job: Job) -> tuple[dict[str, Facts], tuple[Finding, ...], tuple[str, ...]]:
+    """What each usable host of the job tells, what is wrong with others, and notes of a dry run.
 
     Nobody is asked where they are all here, or not reached by ssh.
     """
     if all(is_here(host.name) for host in job.hosts) or not _reached_by_ssh():
-        return {}, ()
+        return {}, (), ()
     asking = SshAsking(job.options.get("ssh-config", ""), [job.python], job.startup_s)
     good, findings = asking.usable(job, here=is_here)
-    return good, (*findings, *differing(good))
+    return good, (*findings, *differing(good)), asking.notes("it gets 1 rank unless told")
 
 
 def slots_of(job: Job, facts: Mapping[str, Facts]) -> tuple[Host, ...]:
@@ -240,18 +240,33 @@ _ROOT = (
 )
 
 
-def _look(job: Job) -> Prepared:
-    program = mpirun_path(job.options.get("mpirun", ""))
+def _mpirun(job: Job) -> tuple[str, Flavour, tuple[str, ...]]:
+    """Return mpirun's path, its make, and notes of a dry run that found none here."""
     made = job.options.get("flavour", "")
-    flavour = FLAVOURS[made] if made else flavour_of(program)
-    _refuse_root(flavour, job.options)
+    try:
+        program = mpirun_path(job.options.get("mpirun", ""))
+        return program, FLAVOURS[made] if made else flavour_of(program), ()
+    except CannotMeasure as error:
+        if not job.written:
+            raise
+        flavour = FLAVOURS[made] if made else FIVE
+        note = f"not checked here: {error.saw}; written for {flavour.title}"
+        if not made:
+            note += f" (--with flavour={'|'.join(FLAVOURS)} says another)"
+        return job.options.get("mpirun", "mpirun"), flavour, (note,)
+
+
+def _look(job: Job) -> Prepared:
+    program, flavour, notes = _mpirun(job)
+    if not notes:
+        _refuse_root(flavour, job.options)
     if not job.hosts and (job.nodes or 1) > 1 and first_of_allocation(os.environ) is None:
         raise make_error("mpi_nodes", job=job)
     options = {**job.options, **_settled(job, program, flavour)}
     asked = replace(job, python=job.python or sys.executable, options=options)
     # What mpirun cannot be told is refused before anybody is asked.
     MpiPrepared(job=asked).pieces(Path())
-    facts, findings = asked_nodes(asked)
+    facts, findings, unreached = asked_nodes(asked)
     troubled = {one.subject.name for one in findings if one.status == "fail"}
     hosts = tuple(host for host in slots_of(asked, facts) if host.name not in troubled)
     if job.hosts and not hosts:
@@ -272,6 +287,7 @@ def _look(job: Job) -> Prepared:
         job=replace(asked, hosts=hosts, ranks=ranks, environment=environment),
         findings=findings,
         choices=tuple(choices),
+        notes=(*notes, *unreached),
         names=tuple(environment),
     )
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.base import Engine, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, Job, Piece, Prepared, lacking
 from wirespeed.launchers.ray.cluster import LOCAL, Orders, bundles_of
 from wirespeed.launchers.texts import make_error
 from wirespeed.model.records import Choice
@@ -20,8 +20,7 @@ _STARTS_S = 20.0
 
 def _look(job: Job) -> Prepared:
     """Settle the options; what the cluster lacks is told when the job runs."""
-    if find_spec("ray") is None:
-        raise make_error("no_ray", python=sys.executable)
+    notes = lacking(job, _require_ray)
     address, why = _address(job.options, os.environ)
     _check_hosts(job, local=address == LOCAL)
     # Nodes of their own where the job speaks of nodes; else as few nodes as do.
@@ -35,7 +34,12 @@ def _look(job: Job) -> Prepared:
         _number(given, name)
     wait_s = _number(given, "timeout") or 0.0
     settled = replace(job, options=given, startup_s=max(job.startup_s, wait_s + _STARTS_S))
-    return RayPrepared(job=settled, choices=(Choice("Ray cluster", address, why),))
+    return RayPrepared(job=settled, choices=(Choice("Ray cluster", address, why),), notes=notes)
+
+
+def _require_ray() -> None:
+    if find_spec("ray") is None:
+        raise make_error("no_ray", python=sys.executable)
 
 
 class RayPrepared(Prepared):

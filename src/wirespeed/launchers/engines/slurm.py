@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, UsageError, WirespeedError
-from wirespeed.launchers.base import Engine, Host, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, Host, Job, Piece, Prepared, lacking
 from wirespeed.launchers.node.snapshot import interface_variables
 from wirespeed.launchers.rank_wrapper import DIRECTORY, MASTER
 from wirespeed.launchers.slurm import ask, command_line
@@ -249,13 +249,21 @@ def _look(job: Job) -> Prepared:
     if missing and not job.written:
         raise make_error("no_slurm", missing=", ".join(missing))
     asks = not missing
-    job, choices = _placed(job, allocation_of(os.environ, job.options))
+    notes = [f"not checked here: {', '.join(missing)} not on PATH, so Slurm was not asked"]
+    notes = notes if missing else []
+    allocation, unasked = _allocation(job)
+    job, choices = _placed(job, allocation)
     if asks:
-        need_known(job)
+        notes += lacking(job, lambda: need_known(job))
     job, size_choices = sized(job)
     findings: tuple[Finding, ...] = ()
-    if asks:
-        job, findings = without_unusable(job)
+    if asks and not notes:
+        try:
+            job, findings = without_unusable(job)
+        except CannotMeasure as error:
+            if not job.written:
+                raise
+            notes.append(f"not known here: {error.saw}")
     job, python_choices = _with_python(job)
     environment = {**interface_variables(job.interface), **padded(job.environment)}
     if uneven(job):  # else rank 0 is on the step's first node, as ranks find themselves
@@ -263,13 +271,30 @@ def _look(job: Job) -> Prepared:
     if inside := job.options.get("container-workdir"):
         environment[DIRECTORY] = inside  # the job's folder is another one in a container
     job = replace(job, environment=environment)
-    if asks and not findings:
-        need_possible(job)
+    if asks and not findings and not notes:
+        notes += lacking(job, lambda: need_possible(job))
     prepared = SlurmPrepared(
-        job=job, findings=findings, choices=(*choices, *size_choices, *python_choices)
+        job=job,
+        findings=findings,
+        choices=(*choices, *size_choices, *python_choices),
+        notes=(*notes, *unasked),
     )
     prepared.pieces(Path("/"))  # what cannot be written down is refused now
     return prepared
+
+
+def _allocation(job: Job) -> tuple[Allocation | None, tuple[str, ...]]:
+    """Return the allocation that we are in or that is named, and a note where it was not asked."""
+    try:
+        return allocation_of(os.environ, job.options), ()
+    except CannotMeasure:
+        if not job.written:
+            raise
+        given = job.options["jobid"]
+        note = f"not known here: whether job {given} runs, and its nodes"
+        if job.nodes is None and not job.hosts:
+            note += "; --nodes=1 stands for the number of its nodes"
+        return Allocation(job=given, nodes=1), (note,)
 
 
 class SlurmPrepared(Prepared):

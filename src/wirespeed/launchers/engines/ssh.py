@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from wirespeed.errors import UsageError
+from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Engine, Job, Prepared
 from wirespeed.launchers.node import probe, torchrun
 from wirespeed.launchers.texts import make_error
@@ -69,18 +69,42 @@ class SshAsking(probe.Asking):
 
     def __init__(self, config: str, pythons: Sequence[str], within_s: float = ASK_S) -> None:
         super().__init__(pythons, min(within_s, ASK_S))
+        self.not_reached: dict[str, str] = {}
+        """Of a job that is only written down: nodes of which nothing is known, and why."""
         self._path, self._config = config, ["-F", config] if config else []
 
     def usable(
         self, job: Job, port: str = "", here: Callable[[str], bool] = lambda host: False
     ) -> tuple[dict[str, probe.Facts], list[Finding]]:
-        """What the job's hosts tell, and what is wrong with the others; `here`: asked without ssh."""
+        """What the job's hosts tell, and what is wrong with the others; `here`: asked without ssh.
+
+        Of a job that is only written down, hosts that are not reached are in `not_reached`.
+        """
         far = torchrun.probe_words(self.pythons)
         commands = {
             host.name: far if here(host.name) else ssh_words(self._path, host.name, far, port)
             for host in job.hosts
         }
-        return self.ask(commands, job.directory, job.interface)
+        try:
+            good, findings = self.ask(commands, job.directory, job.interface)
+        except CannotMeasure as error:
+            if not job.written:
+                raise
+            self.not_reached = dict.fromkeys(commands, error.saw)
+            return {}, []
+        if job.written:
+            unreached = [one for one in findings if one.id in probe.NOT_REACHED]
+            self.not_reached = {one.subject.name: one.title for one in unreached}
+            findings = [one for one in findings if one not in unreached]
+        return good, findings
+
+    def notes(self, unknown: str) -> tuple[str, ...]:
+        """Return a line of a dry run for each node that was not reached; `unknown`: what follows."""
+        reasons = {
+            host: why if why.startswith(host) else f"{host}: {why}"
+            for host, why in self.not_reached.items()
+        }
+        return tuple(f"not known here: {why}; {unknown}" for why in reasons.values())
 
     def by_hand(self, host: str, *words: str) -> str:
         far = [shlex.join(words)] if words else []
@@ -137,7 +161,11 @@ def _look(job: Job) -> Prepared:
     pythons = [job.python] if job.python else [sys.executable, "python3"]
     asking = SshAsking(config, pythons, job.startup_s)
     good, findings = asking.usable(replace(job, interface=""))
-    return torchrun.prepared(SshPrepared(job=job), asking, findings, good)
+    unknown = {host: probe.UnknownFacts.of(host, pythons[0]) for host in asking.not_reached}
+    notes = asking.notes("<…> stands for its address and port, and it gets 1 rank unless told")
+    return torchrun.prepared(
+        SshPrepared(job=job, notes=notes), asking, findings, {**good, **unknown}
+    )
 
 
 ENGINE = Engine("ssh", _look)

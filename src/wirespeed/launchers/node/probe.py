@@ -79,7 +79,10 @@ class Facts:
         """The interface towards an address, and why it is that; empty where it cannot be told."""
         if ":" in address:
             return "", ""
-        wanted = ip_address(address)
+        try:
+            wanted = ip_address(address)
+        except ValueError:  # a name, or what stands for an address in a dry run
+            return "", ""
         for name, own, mask in self.interfaces:
             if wanted in IPv4Interface(f"{own}/{mask}").network and name != "lo":
                 return name, f"it has an address in the network of the first node, {address}"
@@ -87,6 +90,25 @@ class Facts:
             if own == self.reached and name != "lo":
                 return name, "the node was reached there"
         return "", ""
+
+
+class UnknownFacts(Facts):
+    """What stands for a node's facts in a dry run that did not reach it."""
+
+    @classmethod
+    def of(cls, host: str, python: str) -> "UnknownFacts":
+        return cls(
+            python="",
+            executable=python,
+            asked=python,
+            wirespeed=__version__,
+            torch="any",
+            host=f"<address of {host}>",
+        )
+
+
+NOT_REACHED = "LAUNCH-001", "LAUNCH-002", "LAUNCH-003"
+"""Ids of findings by which nothing is known of a node but that it could not be entered from here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,20 +262,24 @@ class Asking(ABC):
         if facts is None:
             return self.not_entered(host, answer)
         if facts.old:
-            return node_finding("old_python", host, facts=facts)
+            return node_finding("old_python", host, facts=facts, next=self._list_pythons(host))
         told: dict[str, Any] = {"facts": facts, "version": __version__}
         install = self.install(host, facts.executable, f"wirespeed=={__version__}")
         wanted = self.pythons[0]
         if facts.asked != wanted and facts.wirespeed != __version__:
             has = f"has wirespeed {facts.wirespeed}" if facts.wirespeed else "has no wirespeed"
-            fix = self.other_python
-            return node_finding("other_python", host, wanted=wanted, has=has, fix=fix, **told)
+            texts = {"fix": self.other_python, "next": self._list_pythons(host)}
+            return node_finding("other_python", host, wanted=wanted, has=has, **texts, **told)
         if not facts.wirespeed:
-            return node_finding("no_wirespeed", host, fix=install, **told)
+            return node_finding("no_wirespeed", host, next=install, **told)
         if facts.wirespeed != __version__:
             look = self.by_hand(host, facts.executable, "-m", "wirespeed", "--version")
             return node_finding("other_version", host, fix=install, next=look, **told)
         return None
+
+    def _list_pythons(self, host: str) -> str:
+        """Return the command that lists the Pythons of a node."""
+        return self.by_hand(host, "ls /usr/bin/python3* /usr/local/bin/python3* /opt/*/bin/python3")
 
     def no_python(self, host: str, answer: Answer) -> Finding:
         """The command that should have started Python failed there."""
@@ -307,9 +333,10 @@ def interface_missing(host: str, facts: Facts, name: str) -> Finding:
 def differing(facts: dict[str, Facts]) -> list[Finding]:
     """Warnings: nodes can be used, but their Python or torch is not the others'."""
     found = []
+    known = {host: one for host, one in facts.items() if not isinstance(one, UnknownFacts)}
     for what, values in (
-        ("Python", {host: ".".join(one.python.split(".")[:2]) for host, one in facts.items()}),
-        ("torch", {host: one.torch for host, one in facts.items() if one.torch}),
+        ("Python", {host: ".".join(one.python.split(".")[:2]) for host, one in known.items()}),
+        ("torch", {host: one.torch for host, one in known.items() if one.torch}),
     ):
         told = list(values.values())
         usual = max(told, key=told.count, default="")

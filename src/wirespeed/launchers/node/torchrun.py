@@ -82,8 +82,8 @@ class Found:
 
     master: str = ""
     """Address of the first."""
-    port: int = 0
-    """Of the rendezvous."""
+    port: int | str = 0
+    """Of the rendezvous; in a dry run words for it, where the first node was not reached."""
     nodes: Mapping[str, NodeFound] = field(default_factory=dict)
 
 
@@ -220,7 +220,8 @@ def prepared(
     options = dict(job.options)
     _without_torch(options, asking, findings, good, choices)
     if job.interface:
-        for host in [host for host, facts in good.items() if not facts.at(job.interface)]:
+        known = {host: one for host, one in good.items() if not _is_unknown(one)}
+        for host in [host for host, facts in known.items() if not facts.at(job.interface)]:
             findings.append(probe.interface_missing(host, good.pop(host), job.interface))
     hosts = tuple(host for host in probe.with_slots(job, good) if host.name in good)
     if len({host.slots for host in hosts}) > 1 and options.get("torchrun") != "no":
@@ -264,7 +265,9 @@ def _found(
 ) -> Found:
     first = good[hosts[0].name]
     master = _address(job, first) if len(hosts) > 1 else "127.0.0.1"
-    port = int(job.options.get("port", first.port))
+    port: int | str = int(job.options.get("port", first.port))
+    if not port:
+        port = f"<a free port of {hosts[0].name}>"
     nodes = {}
     for host in hosts:
         facts = good[host.name]
@@ -277,7 +280,7 @@ def _found(
         nodes[host.name] = NodeFound(
             python, _address(job, facts), interface, facts.told, facts.zone
         )
-        if not facts.directory:
+        if not facts.directory and not _is_unknown(facts):
             why = f"{job.directory} is not there"
             choices.append(Choice(f"directory on {host.name}", "the home folder", why))
     if len(hosts) > 1:
@@ -287,6 +290,10 @@ def _found(
         why = f"a port that is free on {hosts[0].name} at this moment"
         choices.append(Choice("MASTER_PORT", str(port), why))
     return Found(master, port, nodes)
+
+
+def _is_unknown(facts: probe.Facts) -> bool:
+    return isinstance(facts, probe.UnknownFacts)
 
 
 def _address(job: Job, facts: probe.Facts) -> str:

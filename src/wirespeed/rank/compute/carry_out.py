@@ -21,6 +21,7 @@ from wirespeed.rank.compute.worker import Worker
 from wirespeed.rank.faulty_engine import Fault, strike
 from wirespeed.rank.place import Place, busy_for
 from wirespeed.rank.steps import Reporter, process_faults, teller
+from wirespeed.rank.time_limit import TimeLimit
 from wirespeed.statistics import LEAST_SAMPLES
 
 _BUILD_S = 60.0
@@ -30,7 +31,9 @@ _OVERRUN = 4
 T = TypeVar("T")
 
 
-def run_compute(place: Place, plan: Plan, compute: ComputePlan, heartbeat: Reporter) -> None:
+def run_compute(
+    place: Place, plan: Plan, compute: ComputePlan, heartbeat: Reporter, limit: TimeLimit
+) -> None:
     """Collective. Every rank records `compute_rate` and `compute_proof` of its devices."""
     units = units_of(place, gpus_only=compute.gpus_only)
     faults = [Fault.parse(text) for text in plan.faults]
@@ -39,15 +42,18 @@ def run_compute(place: Place, plan: Plan, compute: ComputePlan, heartbeat: Repor
         worker.sensors.settle_name()
     tell = teller(place, heartbeat)
     tell("choices", {"choices": [asdict(one) for one in units.choices]})
-    stage = _Stage(place, compute, heartbeat, workers, units.turns)
+    stage = _Stage(place, compute, heartbeat, workers, units.turns, limit)
     steps = list(_steps(stage, plan, compute, units))
     threads = torch.get_num_threads()
     for number, (label, step) in enumerate(steps):
         tell("progress", {"index": number, "of": len(steps), "label": label})
+        if limit.skip(label):
+            continue
         heartbeat.enter(label)
         for fault in process_faults(plan, place.rank):
             if fault.after == number:
                 strike(fault)
+        stage.parts_left = len(steps) - number
         step()
     torch.set_num_threads(threads)
 
@@ -84,13 +90,16 @@ def _first_products(works: Sequence[ComputeWork]) -> list[ComputeWork]:
     return list(first.values())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Stage:
     place: Place
     compute: ComputePlan
     heartbeat: Reporter
     workers: list[Worker]
     turns: dict[Kind, int]
+    limit: TimeLimit
+    parts_left: int = 1
+    """Steps that are not done, the one under way among them."""
 
     def prove(self, work: ComputeWork) -> None:
         """All devices of the kind at once."""
@@ -106,9 +115,11 @@ class _Stage:
         with ExitStack() as stack:
             self._prepare(stack, work)
             several = range(self.turns[work.on])
-            for number in several if self.compute.alone and len(several) > 1 else ():
-                self._turn(work, how, number)
-            self._turn(work, how)
+            alone = several if self.compute.alone and len(several) > 1 else ()
+            shared = self.limit.share(how, self.parts_left * (len(alone) + 1)) or how
+            for number in alone:
+                self._turn(work, shared, number)
+            self._turn(work, shared)
 
     def sustain(self, work: ComputeWork) -> None:
         """All together, for the time that the plan has for it."""
@@ -157,7 +168,8 @@ class _Stage:
         spent = float(rows[:, 2].max())
         if how.iterations:
             return least >= wanted
-        if spent >= _OVERRUN * how.max_time_s:
+        overrun = _OVERRUN if self.limit.seconds is None else 1
+        if spent >= overrun * how.max_time_s:
             return True
         return least >= wanted and (spent >= how.max_time_s or widest <= how.precision)
 

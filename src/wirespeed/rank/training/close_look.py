@@ -103,7 +103,7 @@ def probe(
     while fitting := [one for one in every if one.full is None]:
         # Backwards first: the yardstick, which sends nothing, is the one to do without.
         for one in fitting[::-1] if number % 2 == 0 else fitting:
-            if spent() > budget():
+            if spent() > budget() or stage.limit.is_over():
                 return every
             enter(one.case)
             try:

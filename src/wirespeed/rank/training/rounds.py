@@ -82,6 +82,9 @@ def run_rounds(
         spent = float(stage.place.control.matrix([time.monotonic() - begin]).max())
         if _enough(plan, taken, number, spent):
             return
+        if plan.rounds is not None and number > 1 and stage.limit.is_over():
+            stage.limit.left_out.append(f"rounds {number + 1} to {plan.rounds}")
+            return
 
 
 def _of(plan: TrainPlan, rounds: int, cases: int) -> int:

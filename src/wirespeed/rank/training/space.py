@@ -119,6 +119,7 @@ def fit(stage: Stage, case: TrainCase) -> Fitted:
         return stage.agree(case, holds)
 
     setup, limit = stage.setup(case), limit_bytes(stage)
+    within_s = max(0.0, min(stage.plan.max_time_s, stage.limit.left()))
     row = [0.0, 0.0, 0.0]
     if setup is not None:
         foreseen = predicted(stage, case, setup)  # whether there is a formula at all
@@ -131,7 +132,7 @@ def fit(stage: Stage, case: TrainCase) -> Fitted:
             if foreseen
             else None,
             all_hold=agreed if case.ranks == stage.place.world_size else None,
-            within_s=stage.plan.max_time_s,
+            within_s=within_s,
         )
         row = [float(found.samples), float(found.too_many or 0), float(found.ended)]
     samples, too_many, ended = stage.place.control.matrix(row)[0].tolist()

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from wirespeed.node.limits import memory_available_bytes
 from wirespeed.plan import TrainCase, TrainPlan
 from wirespeed.rank.place import Place
+from wirespeed.rank.time_limit import TimeLimit
 from wirespeed.rank.training.failures import (
     CaseFull,
     FaultInjection,
@@ -67,6 +68,8 @@ class Stage:
         self.faults = faults
         self.patience_s = 15.0
         """A rank whose memory ran out waits so long for the others at the step's end."""
+        self.limit = TimeLimit(place, None)
+        """Of all measuring."""
         self.on: TrainCase | None = None
         """The case whose trainer was used last."""
         self._groups: dict[int, dist.ProcessGroup | None] = {}

@@ -162,6 +162,8 @@ def checked_advice(stage: Stage, advised: TrainCase, quickest: TrainCase) -> dic
         spent = float(stage.place.control.matrix([time.monotonic() - begin]).max())
         if (number + 1 >= _FEWEST and spent > budget) or spent > 4 * budget:
             break
+        if stage.limit.is_over():
+            break
     return advice_told(*both)
 
 

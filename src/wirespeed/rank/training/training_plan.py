@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import count
 from math import isqrt
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,7 @@ from wirespeed.model.units import format_duration
 from wirespeed.plan import Case, Plan, TrainCase, TrainPlan
 from wirespeed.rank.place import Place, site_of
 from wirespeed.rank.steps import Reporter, Tell, teller
+from wirespeed.rank.time_limit import TimeLimit
 from wirespeed.rank.training.close_look import LONGEST, Probed, probe, tell_trace, turns_at_least
 from wirespeed.rank.training.failures import (
     CaseFull,
@@ -54,7 +56,9 @@ _SHARE_OF_BOUND = 0.5
 """Of the watchdog's bound: so long a rank without memory waits for the others before it says so."""
 
 
-def run_training(place: Place, whole: Plan, plan: TrainPlan, heartbeat: Reporter) -> None:
+def run_training(
+    place: Place, whole: Plan, plan: TrainPlan, heartbeat: Reporter, limit: TimeLimit
+) -> None:
     """Prove, time, look closer, tell; collective over the whole world.
 
     whole: the plan that `plan` is a part of. NoMemory: memory ran out where a rank cannot go on.
@@ -64,6 +68,7 @@ def run_training(place: Place, whole: Plan, plan: TrainPlan, heartbeat: Reporter
     tell = teller(place, heartbeat)
     model = model_named(plan.model, **plan.model_options)
     stage = Stage(place, plan, model, whole.seed, FaultInjection(whole.faults, place.rank))
+    stage.limit = limit
     stage.patience_s = _SHARE_OF_BOUND * whole.op_timeout_s
     _tell_choices(stage, tell)
     run = _Run(stage, plan, heartbeat, tell)
@@ -98,6 +103,7 @@ class _Run:
         try:
             if self.rehearse():
                 self.prove()
+                self._stage.limit.restart()
                 if self.time():
                     self.look_closer()
         finally:
@@ -277,19 +283,27 @@ class _Run:
             for one in found
             if one.full is None and (self._plan.trace or one.case.strategy != "none")
         ]
-        budget = format_duration(LONGEST * self._plan.max_time_s)
+        whole_s = self._stage.limit.seconds
+        times: dict[str, Any] = {
+            "budget": f"{format_duration(LONGEST * self._plan.max_time_s)} for steps under the profiler"
+            if whole_s is None
+            else f"{whole_s:g} s of --max-time",
+            "longer": longer(self._plan),
+        }
         missed = [one.case.label for one in wanted if not one.turns]
         vague = [one.case.label for one in wanted if one.turns and not one.usable]
         if missed:
             names = ", ".join(missed)
-            self._tell("trouble", trouble("not_watched", names=names, budget=budget))
+            self._tell("trouble", trouble("not_watched", names=names, **times))
         if vague and self._plan.rounds is None:
             names = ", ".join(vague)
-            self._tell("trouble", trouble("hardly_watched", names=names, budget=budget))
+            self._tell("trouble", trouble("hardly_watched", names=names, **times))
 
     def _foretell(self) -> None:
         """Only where ranks were compared: the cost of a collective on the whole world is the base."""
         if not any(one.study == "compare" and one.ranks > 1 for one in self._records):
+            return
+        if self._stage.limit.skip("the cost model and its bucket size"):
             return
         self._step(0, 1, "measuring all_reduce for the cost model")
         stage = self._stage
@@ -301,7 +315,7 @@ class _Run:
         if advice is None:
             return
         self._tell("trouble", advice.told)
-        if advice.pair is not None:
+        if advice.pair is not None and not self._stage.limit.skip("the model's bucket size"):
             self._step(0, 1, f"timing {advice.pair[0].label}, the model's advice")
             self._tell("trouble", checked_advice(stage, *advice.pair))
 
@@ -309,6 +323,8 @@ class _Run:
         if note := resident_of_all(self._stage):
             self._tell("trouble", note)
         for index, samples in enumerate(self._taken):
+            if self._stage.limit.skip(f"memory of {samples.case.label}"):
+                continue
             self._step(index, len(self._taken), f"memory of {samples.case.label}", BUILD_BOUND_S)
             used, foreseen = space(self._stage, samples.case)
             self._records[index] = replace(
@@ -322,6 +338,8 @@ class _Run:
     def fit(self) -> None:
         """The largest batch: of all strategies where that was asked, of what did not fit always."""
         for index, case in enumerate(self._left_out):
+            if self._stage.limit.skip(f"largest batch of {case.label}"):
+                continue
             self._step(index, len(self._left_out), f"largest batch of {case.label}", BUILD_BOUND_S)
             self._tell("trouble", too_large(case, fit(self._stage, case)))
         if not self._plan.fit:
@@ -329,6 +347,8 @@ class _Run:
         for index, one in enumerate(self._records):
             case = self._taken[index].case
             if case.kind == "compare":
+                if self._stage.limit.skip(f"largest batch of {case.label}"):
+                    continue
                 self._step(
                     index, len(self._records), f"largest batch of {case.label}", BUILD_BOUND_S
                 )
@@ -336,11 +356,19 @@ class _Run:
                 self._records[index] = replace(one, largest_samples=found.samples)
                 if found.ended:
                     below = f", {found.too_many} do not" if found.too_many else ""
-                    told = trouble("fit_ended", case=case, samples=found.samples, below=below)
+                    told = trouble(
+                        "fit_ended",
+                        case=case,
+                        samples=found.samples,
+                        below=below,
+                        longer=longer(self._plan),
+                    )
                     self._tell("trouble", told)
 
     def load(self) -> None:
         """Computing and sending side by side."""
+        if self._stage.limit.skip("computing and sending side by side"):
+            return
         self._step(0, 1, "computing and sending side by side", BUILD_BOUND_S)
         for group in under_load(self._stage.place):
             for one in group:
@@ -350,6 +378,11 @@ class _Run:
         self._tell("progress", {"index": index, "of": of, "label": label})
         self._stage.place.busy(bound_s)
         self._heartbeat.enter(label)
+
+
+def longer(plan: TrainPlan) -> str:
+    """Return a --max-time of which the rounds, that have half of it, get twice the time."""
+    return f"{4 * plan.max_time_s:g}"
 
 
 def _peak(place: Place, precision: str) -> float | None:

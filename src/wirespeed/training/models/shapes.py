@@ -23,6 +23,7 @@ from wirespeed.errors import UsageError
 from wirespeed.model.bench_records import ParallelGroup, Parallelism, Shape
 from wirespeed.model.units import format_size
 from wirespeed.training.models.sizes import TRANSFORMERS, TransformerSize
+from wirespeed.typed_command import TYPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ def scaled(job: Degrees, ranks: int) -> Degrees:
         raise UsageError(
             f"{job} cannot be cut down to {ranks} ranks" if ranks > 1 else "one rank sends nothing",
             expected=f"2 to {job.ranks} ranks, though not every number; above, a multiple of {base}",
-            next=f"the same command with --ranks {min(8, job.ranks)}",
+            next=f"{TYPED:--ranks {min(8, job.ranks)}}",
         )
     return found
 

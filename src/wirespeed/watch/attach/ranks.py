@@ -107,7 +107,7 @@ def _selection(
         raise UsageError(
             f"rank {twice.rank} is there twice: these are processes of two jobs",
             expected="processes of one job",
-            next="wirespeed attach PID for each of them",
+            next=f"wirespeed attach {min(found)}",
         )
     local = _local(found)
     alive = {one.rank for one in known.values() if one and _is_job(one, found)}
