@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from wirespeed.model.verdicts import standing_of
+
 WHOLE_S = 540.0
 LEAST_S = 20.0
 """A part is not begun with less than this left."""
@@ -198,7 +200,7 @@ def verdict(day: Day, run: Run, what: str) -> None:
     warned += [one for one in run["findings"] if (one["id"], one["status"]) == UNJUDGED]
     passed = sum(one["status"] == "pass" for one in run["findings"])
     count = f"{passed} passed, {len(warned)} warnings, {len(failed)} failed"
-    good = run["verdict"] == "READY" and not failed
+    good = _is_good(run) and not failed
     day.figure(what, f"{run['verdict']}, {count}, {run['seconds']:.0f} s", good)
     for one in (*failed, *warned):
         told = f"{one['title']}: {one.get('saw') or one.get('because')}"
@@ -206,10 +208,14 @@ def verdict(day: Day, run: Run, what: str) -> None:
 
 
 def sound(day: Day, run: Run, what: str) -> Run:
-    """The run, of which figures are shown; its verdict, too, where it is not READY."""
-    if run["verdict"] != "READY":
+    """Return the run, of which figures are shown; show its verdict, too, where it is not good."""
+    if not _is_good(run):
         verdict(day, run, what)
     return run
+
+
+def _is_good(run: Run) -> bool:
+    return standing_of(run["verdict"]) in ("good", "measured")
 
 
 def data(day: Day, run: Run) -> None:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from wirespeed.model.verdicts import MEANINGS
 from wirespeed.views.prometheus import FAMILIES
 
 FILE = Path(__file__).parents[2] / "examples" / "grafana" / "wirespeed.json"
@@ -54,6 +55,14 @@ def test_most_of_what_is_exported_is_shown() -> None:
         "watched",
     ):
         assert any(part in name for name in asked), part
+
+
+def test_every_word_that_judges_a_run_today_is_shown() -> None:
+    panel = next(one for one in dashboard()["panels"] if one["title"] == "Verdict")
+    matchers = re.findall(r'verdict=~"([^"]*)"', panel["targets"][0]["expr"])
+    shown = [word for matcher in matchers for word in matcher.split("|")]
+    said = [w for w, one in MEANINGS.items() if one.standing != "none" and not one.replaced_by]
+    assert sorted(shown) == sorted(said)
 
 
 def test_variables_that_are_used_are_defined_and_panels_do_not_overlap() -> None:

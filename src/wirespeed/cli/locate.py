@@ -61,7 +61,8 @@ def locate(ctx: click.Context, /, **values: Any) -> int:
     """Which node, link or rail is slow? Measure pairs in rounds, and name the culprit.
 
     Pairs of nodes talk at once, each node with another partner in every round; then all ranks do the
-    same work without traffic. Exit code 1 where a culprit is named, 0 where nothing stands out.
+    same work without traffic. The last line says CULPRIT NAMED (exit code 1), NO CULPRIT (0) or NOT
+    DECIDED (3).
 
     \f
     Examples:

@@ -21,7 +21,8 @@ CODES = {
     "0": "good",
     "1": "a finding or a regression",
     "2": "wrong usage or configuration",
-    "3": "could not measure or tell: the verdict is UNKNOWN; of logs SYMPTOMS ONLY or NOTHING KNOWN",
+    "3": "could not measure or decide: the verdict is UNKNOWN; of `locate` NOT DECIDED, of logs "
+    "SYMPTOMS ONLY or NOTHING KNOWN, of jobs NOT ENOUGH SEEN or CANNOT TELL",
     "4": "a bug of wirespeed",
     "5": "nothing ran",
     "130": "interrupted",

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 def reference() -> None:
     """Expected figures with their sources; is this number normal?
 
-    `check` grades speed against a baseline (`wirespeed baseline`), else your own figures, else the
-    median of earlier READY runs on such nodes, else the figures that come with wirespeed.
+    `check` grades speed against a baseline (`wirespeed baseline`), else your own figures, else earlier
+    runs on such nodes that did not fail, else the figures that come with wirespeed. Nobody has endorsed
+    the earlier runs: they may warn of a change, and pass no speed.
 
     \f
     Examples:

@@ -34,8 +34,8 @@ def watch(paths: tuple[str, ...], output: str, quiet: bool, color: str, **asked:
       wirespeed watch traces/ -o json | jq '.findings[] | select(.status == "fail")'
       wirespeed watch traces/ --html page.html
 
-    Exit codes: 0 nothing holds it up, 1 a finding, 3 the traces cannot tell; 2 there is none, or it is
-    none that can be read.
+    Exit codes: 0 NO FINDINGS, or SLOW as a warning; 1 SLOW, HUNG or JOB FAILED; 2 no trace, or none that
+    can be read; 3 NOT ENOUGH SEEN.
     """
     if not paths:
         raise UsageError(
