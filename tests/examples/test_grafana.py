@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from wirespeed.model.verdicts import MEANINGS
 from wirespeed.views.prometheus import FAMILIES
 
 FILE = Path(__file__).parents[2] / "examples" / "grafana" / "wirespeed.json"
@@ -38,6 +39,26 @@ def test_every_metric_is_one_of_ours_with_labels_that_it_has() -> None:
         grouped = re.findall(r"(?:by|on) \(([^)]*)\)", expression)
         words = {word.strip() for group in grouped for word in group.split(",")}
         assert words | set(re.findall(r"\{\{(\w+)\}\}", legend)) <= known, expression
+
+
+def test_each_verdict_word_has_the_colour_of_its_standing() -> None:
+    (panel,) = [panel for panel in dashboard()["panels"] if panel["title"] == "Verdict"]
+    expression = panel["targets"][0]["expr"]
+    values = {
+        word: value
+        for value, words in re.findall(
+            r'(\d) \* max [^"]*"[^"]*"[^"]*"[^"]*",verdict=~"([^"]*)"', expression
+        )
+        for word in words.split("|")
+    }
+    options = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
+    colors = {word: options[value]["color"] for word, value in values.items()}
+    wanted = {"bad": "red", "good": "green", "undecided": "orange", "measured": "blue"}
+    assert colors == {
+        word: wanted[meaning.standing]
+        for word, meaning in MEANINGS.items()
+        if meaning.standing in wanted
+    }
 
 
 def test_most_of_what_is_exported_is_shown() -> None:
