@@ -314,7 +314,7 @@ FAULTS = (
         "strangers on its ports",
         "garbage and 40 silent callers at each port of a running bench",
         LONG,
-        ("READY",),
+        ("MEASURED",),
         codes=(0,),
         strike=_strangers,
     ),
