@@ -12,7 +12,9 @@ from starlette.responses import Response
 
 from wirespeed.errors import UsageError
 from wirespeed.fleet.nodes import NodeEvent, NodeState, history
+from wirespeed.model.records import Status
 from wirespeed.model.units import counted
+from wirespeed.model.verdicts import Standing, standing_of
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import NodeRow, RunRow
 from wirespeed.site import fleet
@@ -252,8 +254,12 @@ def _lanes(rows: Sequence[NodeRow], events: Sequence[NodeEvent]) -> list[tuple[s
     return list(found.items())
 
 
+_DOTS: dict[Standing, Status] = {"good": "pass", "measured": "measured"}
+"""Colours of runs that say nothing of this node itself; a failure of others is not this node's."""
+
+
 def _run_point(row: NodeRow) -> Point:
-    kind = row.status or {"READY": "pass"}.get(row.verdict, "not_checked")
+    kind = row.status or _DOTS.get(standing_of(row.verdict), "not_checked")
     label = f"{row.started[:16].replace('T', ' ')} {row.command}: {row.verdict}, {row.role}"
     return Point(at=moment(row.started), label=label, link=run_link(row.run), kind=kind)
 
