@@ -48,7 +48,7 @@ def test_every_pair_of_local_ranks_is_measured(cli: Any) -> None:
 def test_one_rank_has_nobody_to_talk_to(cli: Any) -> None:
     done = cli("locate", "--ranks", "1", "-q")
     assert done.code == 3
-    assert cli.run()["verdict"] == "NOT DECIDED"
+    assert cli.run()["verdict"] == "UNKNOWN"
     assert "pair" in done.out + done.err
     assert "Traceback" not in done.err
 

@@ -55,7 +55,8 @@ def attach(pids: tuple[int, ...], seconds: float, native: bool, color: str, **as
       wirespeed attach --on k8s --cluster train.yaml
       wirespeed attach 4242 -o json | jq '.findings[0].subject'
 
-    Exit codes: 0 it progresses, 1 it is held up and by whom, 2 wrong usage, 3 it cannot be told.
+    Exit codes: 0 it progresses, or a rank makes it slow, 1 it hangs, and by whom, 2 wrong usage, 3 it
+    cannot be told.
     """
     where = Placement.take(asked)
     if where is not None and (pids or where.engine not in _ENGINES):

@@ -72,7 +72,8 @@ def check(ctx: click.Context, /, **values: Any) -> int:
     """Is this cluster ready? Check the data of every collective, their speed and the nodes.
 
     On this machine it starts ranks of its own; under torchrun, mpirun or srun each process is one
-    rank of that world. The last lines give the verdict: READY, NOT READY or UNKNOWN.
+    rank of that world. The last lines give the verdict: READY, NOT READY or UNKNOWN; with --only
+    PASSED, FAILED or UNKNOWN.
 
     \f
     Examples:

@@ -58,7 +58,7 @@ def diagnose(paths: tuple[str, ...], output: str, quiet: bool, color: str, **ask
       wirespeed diagnose --explain SHM-001
       wirespeed diagnose job.log --rules ours.yaml   with rules of your own; --rules-schema says how
 
-    Exit codes: 0 a good end is shown, 1 a cause is named, 3 only symptoms show, or nothing is known.
+    Exit codes: 0 the job ended well, 1 a cause is named, 3 only symptoms show, or nothing is known.
     """
     if asked["schema"]:
         from wirespeed.diagnose.rule_file import rule_schema

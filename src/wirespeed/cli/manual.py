@@ -21,7 +21,7 @@ CODES = {
     "0": "good",
     "1": "a finding or a regression",
     "2": "wrong usage or configuration",
-    "3": "could not measure or tell: the verdict is UNKNOWN; of logs SYMPTOMS ONLY or NOTHING KNOWN",
+    "3": "could not measure or tell: UNKNOWN, or another verdict that decides nothing",
     "4": "a bug of wirespeed",
     "5": "nothing ran",
     "130": "interrupted",

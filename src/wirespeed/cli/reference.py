@@ -30,7 +30,7 @@ def reference() -> None:
     """Expected figures with their sources; is this number normal?
 
     `check` grades speed against a baseline (`wirespeed baseline`), else your own figures, else the
-    median of earlier READY runs on such nodes, else the figures that come with wirespeed.
+    figures that come with wirespeed; earlier runs on such nodes may warn, and pass nothing.
 
     \f
     Examples:

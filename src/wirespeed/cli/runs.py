@@ -71,7 +71,7 @@ def list_command(output: str, last: int | None, before: str | None, **told: Any)
       wirespeed runs list
       wirespeed runs list --node node-7 --verdict fail --since 7d
       wirespeed runs list --command check --gpu H100 --last 20
-      wirespeed runs list -o json | jq '.[] | select(.verdict != "READY")'
+      wirespeed runs list -o json | jq '.[] | select(.exit_code != 0)'
     """
     from wirespeed.runs.source import opened
 

@@ -40,7 +40,7 @@ class RunRow:
     seconds: float = 0.0
     """How long it took."""
     verdict: str = "UNKNOWN"
-    """`READY`, `NOT READY`, `UNKNOWN`, or what `diagnose` and `attach` say."""
+    """The word with which it ended (docs/verdicts.md)."""
     exit_code: int = 3
     """What its process ended with."""
     world_size: int = 0
