@@ -146,7 +146,7 @@ def _run(id: str, measurements: list[Measurement]) -> Run:
     return Run(
         id=id,
         command="bench",
-        verdict="READY",
+        verdict="MEASURED",
         exit_code=0,
         started="2026-01-01T00:00:00Z",
         seconds=1.0,

@@ -80,7 +80,7 @@ def test_all_is_good() -> None:
 
 def test_on_one_node_nobody_else_sees_it() -> None:
     one = node("a", same=None, change_seen=None, name_seen=None)
-    assert told(replace(GOOD, nodes=(one,)))["STOR-001"].status == "not_checked"
+    assert told(replace(GOOD, nodes=(one,)))["STOR-001"].status == "not_applicable"
 
 
 def test_no_folder_is_not_checked() -> None:

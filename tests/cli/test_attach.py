@@ -62,6 +62,7 @@ def test_the_rank_that_sleeps_is_named(cli: Any, job: list[int], finding: Any) -
     done = cli.here(*words(settled(job), "-o", "json"))
     one = finding(done.json, "WATCH-008")
     assert (done.code, done.json["exit_code"]) == (1, 1)
+    assert (done.json["verdict"], done.json["verdict_subject"]) == ("HUNG", "rank 2")
     assert one["subject"] == {"kind": "rank", "name": "rank 2"}
     assert one["title"].startswith(
         "rank 2 does not move: load (job.py:5); ranks 0-1 wait in all_red"
@@ -78,7 +79,7 @@ def test_the_job_of_a_node_is_found_by_an_engine(
     settled(job)
     words = ["attach", "--on", "local", "--seconds", "0.5", "-o", "json", "-q"]
     done = cli(*words, "--match", str(tmp_path / "job.py"))
-    assert done.code == 1, done.err
+    assert (done.code, done.json["verdict"]) == (1, "HUNG"), done.err
     assert finding(done.json, "WATCH-008")["subject"]["name"] == "rank 2"
 
 

@@ -76,7 +76,7 @@ def hung(day: Any) -> None:
 def broken(day: Any) -> None:
     """A run that broke off."""
     bad = {"id": "RAISED-001", "status": "fail", "title": "rank 0 raised", "saw": "CUDA error"}
-    run = {"verdict": "NOT READY", "findings": [bad], "seconds": 2.0, "measurements": []}
+    run = {"verdict": "FAILED", "findings": [bad], "seconds": 2.0, "measurements": []}
     day_of: Any = sys.modules["gpu_day"]
     day_of.sound(day, run, "graph")
 

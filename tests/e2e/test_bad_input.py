@@ -102,7 +102,7 @@ def test_a_disk_that_fills_while_it_runs(cli: Any) -> None:
     limits = {resource.RLIMIT_FSIZE: 12_000}
     done = cli(*words, "-q", limits=limits, timeout=60)
     assert done.code == 0, done.err
-    assert "READY" in done.out and "16M" in done.out.replace(" ", "")
+    assert "MEASURED" in done.out and "16M" in done.out.replace(" ", "")
     assert "could not be stored whole" in done.err and "next" in done.err
     cli.nothing_runs()
     assert cli.stored("measurement"), "12 KB hold some of fifteen sizes"

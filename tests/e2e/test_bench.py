@@ -241,13 +241,13 @@ def test_two_runs_at_once_are_not_mixed(cli: Any) -> None:
 
 
 @pytest.mark.slow
-def test_an_operation_that_needs_more_ranks_is_not_checked(cli: Any, finding: Any) -> None:
+def test_an_operation_that_needs_more_ranks_does_not_apply(cli: Any, finding: Any) -> None:
     done = cli("bench", "all_reduce", "send_recv", *QUICK, "-e", "1K", "--ranks", "1")
     run = cli.run()
     assert done.code == 0, done.out
     assert [m["op"] for m in run["measurements"]] == ["all_reduce"]
     found = finding(run, "COL-010")
-    assert found["status"] == "not_checked"
+    assert found["status"] == "not_applicable"
     assert "2 ranks" in found["because"]
 
 

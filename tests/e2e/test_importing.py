@@ -48,7 +48,8 @@ def test_a_signal_ends_it(cli: Any, torch: Any, number: signal.Signals) -> None:
     done = running.wait(AFTER_S)
     assert done.code == 130
     assert "Traceback" not in done.err
-    assert cli.run()["exit_code"] == 130
+    run = cli.run()
+    assert (run["verdict"], run["exit_code"]) == ("INTERRUPTED", 130)
     cli.nothing_runs()
 
 

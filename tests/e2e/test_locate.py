@@ -25,6 +25,7 @@ def test_every_pair_of_local_ranks_is_measured(cli: Any) -> None:
     assert cli.without_pickles() == 3
     run = checked(cli.here("runs", "show", "last", "-o", "json").out)
     assert done.code == run["exit_code"] == 0, done.out + done.err
+    assert run["verdict"] == "NO CULPRIT"
     located = run["located"]
     assert located["over"] == "ranks"
     assert located["nodes"] == ["rank 0", "rank 1", "rank 2"]
@@ -47,6 +48,7 @@ def test_every_pair_of_local_ranks_is_measured(cli: Any) -> None:
 def test_one_rank_has_nobody_to_talk_to(cli: Any) -> None:
     done = cli("locate", "--ranks", "1", "-q")
     assert done.code == 3
+    assert cli.run()["verdict"] == "UNKNOWN"
     assert "pair" in done.out + done.err
     assert "Traceback" not in done.err
 
@@ -57,7 +59,7 @@ def test_a_rank_that_dies_is_named(cli: Any, finding: Any) -> None:
     words = ("--threshold", "100", "--inject", "kill:rank=2", "-q", "-o", "json")
     done = cli("locate", "--ranks", "3", *words)
     run = checked(done.out)
-    assert done.code == 1
+    assert (done.code, run["verdict"], run["verdict_subject"]) == (1, "CULPRIT NAMED", "rank 2")
     assert run["findings"][0]["subject"] == {"kind": "rank", "name": "rank 2"}
 
 
@@ -67,6 +69,7 @@ def test_the_simulation_names_what_was_injected(cli: Any) -> None:
     done = cli("locate", *asked, "-o", "json")
     run = checked(done.out)
     assert done.code == run["exit_code"] == 1, done.err
+    assert run["verdict"] == "CULPRIT NAMED"
     simulation = run["simulation"]
     assert simulation["nodes"] == 1024
     assert len(simulation["faults"]) == 4
@@ -80,7 +83,7 @@ def test_the_simulation_names_what_was_injected(cli: Any) -> None:
 def test_a_healthy_simulation_names_nobody(cli: Any) -> None:
     done = cli.here("locate", "--simulate", "--nodes", "16", "--faults", "0", "-o", "json")
     run = checked(done.out)
-    assert done.code == 0, done.err
+    assert (done.code, run["verdict"]) == (0, "NO CULPRIT"), done.err
     assert run["simulation"]["named"] == []
     assert len({pair["round"] for pair in run["located"]["pairs"]}) == run["located"]["rounds"]
 

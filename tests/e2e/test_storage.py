@@ -25,9 +25,10 @@ def test_a_good_folder_beside_another_check_and_without_fio(
     done = cli(*words, "--data", str(data), *more, env={"PATH": str(tmp_path)})
     assert done.code == 0, done.err
     run = done.json
+    assert run["verdict"] == "PASSED"
     assert {one["status"] for one in run["findings"] if one["id"] != "STOR-001"} == {"pass"}
     assert finding(run, "COL-001")["status"] == "pass"
-    assert finding(run, "STOR-001")["status"] == "not_checked", "there is one node"
+    assert finding(run, "STOR-001")["status"] == "not_applicable", "there is one node"
     assert "tiny" in finding(run, "STOR-004")["title"]
     figures = {one["access"]: one for one in run["storage"]["figures"]}
     assert list(figures)[:3] == ["write", "read", "random read"]

@@ -41,6 +41,26 @@ def test_every_metric_is_one_of_ours_with_labels_that_it_has() -> None:
         assert words | set(re.findall(r"\{\{(\w+)\}\}", legend)) <= known, expression
 
 
+def test_each_verdict_word_has_the_colour_of_its_standing() -> None:
+    (panel,) = [panel for panel in dashboard()["panels"] if panel["title"] == "Verdict"]
+    expression = panel["targets"][0]["expr"]
+    values = {
+        word: value
+        for value, words in re.findall(
+            r'(\d) \* max [^"]*"[^"]*"[^"]*"[^"]*",verdict=~"([^"]*)"', expression
+        )
+        for word in words.split("|")
+    }
+    options = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
+    colors = {word: options[value]["color"] for word, value in values.items()}
+    wanted = {"bad": "red", "good": "green", "undecided": "orange", "measured": "blue"}
+    assert colors == {
+        word: wanted[meaning.standing]
+        for word, meaning in MEANINGS.items()
+        if meaning.standing in wanted
+    }
+
+
 def test_most_of_what_is_exported_is_shown() -> None:
     asked = {name for expression, _ in queries() for name, _ in METRIC.findall(expression)}
     for part in (

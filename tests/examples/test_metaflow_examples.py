@@ -166,7 +166,7 @@ def test_torchrun_flow(cli: Any, s3: dict[str, str]) -> None:
     words = ("--datastore", "s3", "run", "--nodes", "2", *LEAST)
     done = run(cli, "torchrun_flow.py", *words, WIRESPEED_TORCHRUN_PORT=free_port(), **s3)
     assert done.code == 0, done.out + done.err
-    assert "READY  exit code 0" in done.out
+    assert "PASSED  exit code 0" in done.out
 
 
 @pytest.mark.skipif(not extension("ray"), reason="Requires: metaflow-ray")
@@ -182,5 +182,5 @@ def test_ray_flow_leaves_no_ray(cli: Any, s3: dict[str, str]) -> None:
         words = ("--datastore", "s3", "run", "--nodes", "2", *LEAST)
         done = run(cli, "ray_flow.py", *words, RAY_TMPDIR=short, **s3)
         assert done.code == 0, done.out + done.err
-        assert "READY  exit code 0" in done.out
+        assert "PASSED  exit code 0" in done.out
         assert list(Path(short).iterdir()) == []

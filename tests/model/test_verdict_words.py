@@ -13,11 +13,11 @@ from wirespeed.model.verdicts import (
     words_with,
     worst_first,
 )
-from wirespeed.views.text import VERDICTS, kind_of
+from wirespeed.views.text import color_of, kind_of
 
 
 def test_the_table_has_each_word_of_the_type_once() -> None:
-    assert set(MEANINGS) == set(get_args(Verdict)) == set(VERDICTS)
+    assert set(MEANINGS) == set(get_args(Verdict))
 
 
 def test_a_word_of_an_older_version_is_read_and_never_said() -> None:
@@ -42,6 +42,7 @@ def test_measured_runs_are_a_history_and_no_pass() -> None:
     assert not set(HISTORY) & {"NOT READY", "FAILED", "UNKNOWN", "NONE", "INTERRUPTED"}
     assert "MEASURED" not in words_with("good")
     assert kind_of("MEASURED") == "measured" and kind_of("READY") == "pass"
+    assert color_of("HUNG") == "red" and color_of("SOMETHING ELSE") == "yellow"
     assert not is_decided("MEASURED") and is_decided("READY") and is_decided("CULPRIT NAMED")
 
 

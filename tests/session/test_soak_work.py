@@ -94,7 +94,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
 
 
-def soaked(place: Pretended, for_s: float = 600.0) -> tuple[Run, Teller]:
+def soaked(place: Pretended, for_s: float = 600.0, ranks: int = 2) -> tuple[Run, Teller]:
     teller = Teller()
     folder = PatientFolder.create("check", {"level": "soak"})
     ledger = SoakLedger(PLAN, folder, teller, Soak(for_s=for_s, elapsed_s=0.0, window_s=10.0))
@@ -103,7 +103,7 @@ def soaked(place: Pretended, for_s: float = 600.0) -> tuple[Run, Teller]:
         folder,
         teller,
         launcher="local",
-        world_size=2,
+        world_size=ranks,
         config={},
         choices=(),
         reference=NoReference(),
@@ -125,6 +125,19 @@ def test_a_world_that_dies_is_an_incident_and_the_next_goes_on() -> None:
     found = {one.id: one for one in run.findings}
     assert found["SOAK-004"].subject.name == "rank 1"
     assert store.load(store.find(run.id)).soak == run.soak
+
+
+@pytest.mark.parametrize(
+    ("ranks", "word", "code", "skipped"),
+    [(2, "READY", 0, set()), (1, "UNKNOWN", 3, {"WORLD-005"})],
+)
+def test_a_soak_of_one_rank_sends_nothing(
+    ranks: int, word: str, code: int, skipped: set[str]
+) -> None:
+    run, _ = soaked(Pretended(), for_s=0.2, ranks=ranks)
+    assert (run.verdict, run.exit_code, run.speed_judged) == (word, code, False)
+    left = {one.id for one in run.findings if one.status == "not_checked"}
+    assert {id for id in left if id.startswith("WORLD")} == skipped
 
 
 def test_each_world_has_data_of_its_own_and_a_fatal_fault_strikes_once() -> None:

@@ -52,7 +52,8 @@ def test_the_stopped_rank_of_a_far_node_is_named(
 ) -> None:
     os.kill(ranks[1], signal.SIGSTOP)
     done = ssh_lab.run(words(ssh_lab, "node-1:8", tmp_path / "job.py", "-o", "json"))
-    assert done.code == 1, done.err
+    assert (done.code, done.json["verdict"]) == (1, "HUNG"), done.err
+    assert done.json["verdict_subject"] == "rank 1"
     one = finding(done.json, "WATCH-008")
     assert one["subject"]["name"] == "rank 1" and "stopped by a signal" in one["title"]
     assert done.json["world"]["nodes"][0]["host"] == "node-1"
@@ -91,7 +92,7 @@ def test_a_step_beside_the_job_of_a_slurm_node_looks(
     )
     still = slurm_lab.jobs()
     slurm_lab.slurm("scancel", job.strip())
-    assert done.code == 1, done.err
+    assert (done.code, done.json["verdict"]) == (1, "HUNG"), done.err
     assert finding(done.json, "WATCH-008")["subject"]["name"] == "rank 0"
     assert len(still) == 1 and "RUNNING" in still[0]
 
@@ -122,7 +123,7 @@ def test_the_stopped_rank_of_a_pod_is_named(kube: Any, finding: Any) -> None:
         assert kube("exec", f"demo-{rank}", *words).returncode == 0
     where = ("--on", "k8s", "--cluster", "demo", "--seconds", "1", "--match", "job.py")
     done = kube.cli("attach", *where, "-o", "json", timeout=150.0)
-    assert done.code == 1, done.err
+    assert (done.code, done.json["verdict"]) == (1, "HUNG"), done.err
     assert finding(done.json, "WATCH-008")["subject"]["name"] == "rank 1"
     assert [one["host"] for one in done.json["world"]["nodes"]] == ["demo-0", "demo-1"]
 

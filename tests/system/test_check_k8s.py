@@ -32,8 +32,9 @@ def test_a_check_of_two_pods_and_of_those_that_are_left(kube: Any, finding: Find
     done = kube.cli("check", "-l", "quick", *WHERE, *two, timeout=BOUND_S)
     run = last(kube)
     assert (done.code, run["verdict"]) == (0, "READY"), done.out + done.err
+    assert run["speed_judged"] is False
     assert [node["host"] for node in run["world"]["nodes"]] == ["demo-0", "demo-2"]
-    assert finding(run, "PLACE-001")["status"] != "not_checked"
+    assert finding(run, "PLACE-001")["status"] in ("pass", "warn")
     tiny = ("--strategy", "ddp", "--rounds", "2", "--max-time", "20", "--no-prove")
     done = kube.cli("train", *tiny, *WHERE, *two, timeout=BOUND_S)
     assert done.code == 0, done.out + done.err
@@ -42,7 +43,7 @@ def test_a_check_of_two_pods_and_of_those_that_are_left(kube: Any, finding: Find
     kube("delete", "pod", "demo-1", "--wait=false")
     done = kube.cli("check", "--only", "COL-001", *WHERE, timeout=BOUND_S)
     run = last(kube)
-    assert (done.code, run["verdict"]) == (1, "NOT READY"), done.out + done.err
+    assert (done.code, run["verdict"]) == (1, "FAILED"), done.out + done.err
     assert finding(run, "COL-001")["status"] == "pass"
     (gone,) = [one for one in run["findings"] if one["status"] == "fail"]
     assert gone["id"] in ("CLUSTER-027", "CLUSTER-040")

@@ -49,6 +49,7 @@ def of(run: dict[str, Any], id: str) -> list[tuple[str, str]]:
 
 def test_good_paths_pass(checked: Callable[..., Any]) -> None:
     run = checked("--only", "NET")
+    assert (run["verdict"], run["exit_code"]) == ("PASSED", 0)
     for id in ("NET-001", "NET-003", "NET-004", "NET-005", "NET-006", "NET-007"):
         assert [status for status, _ in of(run, id)] == ["pass"], id
     assert all(len(node["peers"]) == NODES - 1 for node in run["world"]["nodes"])
@@ -64,12 +65,13 @@ def test_a_small_mtu_on_the_way_is_the_cause_and_the_hang_its_consequence(
     assert [one["id"] for one in run["findings"] if one["status"] == "fail"] == ["NET-005"]
     hangs = [one for one in run["findings"] if one["id"].startswith("HANG-")]
     assert [one["status"] for one in hangs] == ["warn"] * len(hangs)
-    assert run["exit_code"] == 1
+    assert (run["verdict"], run["exit_code"]) == ("NOT READY", 1)
 
 
 def test_a_clock_that_is_ahead_is_named(checked: Callable[..., Any]) -> None:
     run = checked("--only", "NET", "--inject", "clock:rank=2")
     assert of(run, "NET-006") == [("warn", "node-2")]
+    assert run["verdict"] == "PASSED"
 
 
 def test_a_name_that_one_node_cannot_look_up_is_told(lab: Lab, checked: Callable[..., Any]) -> None:

@@ -33,7 +33,7 @@ def names(kube: Any, kind: str) -> set[str]:
 def test_from_deploy_to_clean_with_one_claim_for_all(kube: Any) -> None:
     kube.file(storage=RWX)
     run = deployed(kube, "demo")
-    assert (run["verdict"], run["command"]) == ("READY", "cluster deploy")
+    assert (run["verdict"], run["command"]) == ("NONE", "cluster deploy")
     assert [one["id"] for one in run["findings"]] == ["CLUSTER-015"]
 
     two = status(kube, "demo")

@@ -277,7 +277,7 @@ def test_an_api_server_that_restarts_is_waited_for(kube: Any, wire: Wire) -> Non
     gone = kube.cli("cluster", "status", "demo", "-o", "json")
     assert (gone.code, found(gone)) == (3, {"CLUSTER-011"}), gone.out
     lost = kube.cli("cluster", "deploy", "demo", "-o", "json")
-    assert (lost.code, found(lost), lost.json["verdict"]) == (3, {"CLUSTER-011"}, "UNKNOWN")
+    assert (lost.code, found(lost), lost.json["verdict"]) == (3, {"CLUSTER-011"}, "NONE")
     wire.mend()
     assert kube.cli("cluster", "deploy", "demo", "--nodes", "2").code == 0
 

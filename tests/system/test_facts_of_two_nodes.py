@@ -25,17 +25,25 @@ def start(cli: Any, nodes: Any, tmp_path: Path, *words: str, zones: tuple[str, s
 
 
 @pytest.mark.parametrize(
-    ("more", "code", "status"), [((), 1, "fail"), (("--allow", "PLACE-001"), 0, "warn")]
+    ("more", "code", "status", "verdict"),
+    [((), 1, "fail", "FAILED"), (("--allow", "PLACE-001"), 0, "warn", "PASSED")],
 )
 def test_two_zones_fail_where_one_is_asked_for(
-    cli: Any, nodes: Any, tmp_path: Path, finding: Find, more: Any, code: int, status: str
+    cli: Any,
+    nodes: Any,
+    tmp_path: Path,
+    finding: Find,
+    more: Any,
+    code: int,
+    status: str,
+    verdict: str,
 ) -> None:
     words = ("check", "--only", "placement", "-o", "json", *more)
     second, first = [r.wait() for r in start(cli, nodes, tmp_path, *words, zones=("a", "b"))]
     assert (first.code, second.code) == (code, 0), first.err + second.err
     assert second.out == ""
     found = finding(first.json, "PLACE-001")
-    assert found["status"] == status
+    assert (found["status"], first.json["verdict"]) == (status, verdict)
     assert {"a: node-0", "b: node-1"} <= set(found["evidence"])
 
 
@@ -44,6 +52,7 @@ def test_one_zone_passes(cli: Any, nodes: Any, tmp_path: Path, finding: Find) ->
     second, first = [r.wait() for r in start(cli, nodes, tmp_path, *words, zones=("a", "a"))]
     assert (first.code, second.code) == (0, 0), first.err + second.err
     assert finding(first.json, "PLACE-001")["status"] == "pass"
+    assert first.json["verdict"] == "PASSED"
     assert [node["ranks"] for node in first.json["world"]["nodes"]] == [[0], [1]]
 
 

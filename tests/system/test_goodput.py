@@ -86,6 +86,7 @@ def test_a_killed_rank_resumes_from_its_checkpoint_to_the_bit(cli, finding):
     goodput = run["goodput"]
 
     assert done.code == run["exit_code"] == 1
+    assert run["verdict"] == "FAILED"
     assert (goodput["restarts"], goodput["failures"]) == (1, 1)
     died = finding(run, "DIED-001")
     assert died["subject"]["name"] == "rank 1" and "SIGKILL" in died["title"]

@@ -67,9 +67,9 @@ def test_a_finding_names_node_gpu_and_what_to_do(h100: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "verdict"),
     [
-        ("healthy", 0, "READY"),
-        ("off the bus (Xid 79)", 1, "NOT READY"),
-        ("clocks at 100 MHz", 0, "READY"),
+        ("healthy", 0, "PASSED"),
+        ("off the bus (Xid 79)", 1, "FAILED"),
+        ("clocks at 100 MHz", 0, "PASSED"),
     ],
 )
 def test_the_whole_command(h100: dict[str, str], name: str, code: int, verdict: str) -> None:

@@ -333,11 +333,11 @@ def verb(slurm: Any, *words: str, nodes: int = 2) -> Any:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_check_says_ready(way: list[str], slurm_lab: Any, cli: Any) -> None:
+def test_a_check_passes(way: list[str], slurm_lab: Any, cli: Any) -> None:
     done = verb(slurm_lab, *QUICK, *way, nodes=3).wait()
     assert done.code == 0, done.out + done.err
     run = cli.run()
-    assert run["verdict"] == "READY"
+    assert run["verdict"] == "PASSED"
     assert [node["host"] for node in run["world"]["nodes"]] == ["node-0", "node-1", "node-2"]
     nothing_left(slurm_lab, cli)
 

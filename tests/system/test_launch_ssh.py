@@ -115,8 +115,9 @@ def test_each_unreachable_node_is_one_finding(ssh_lab: Any, cli: Any) -> None:
     ssh_lab.change_host_key("node-2")
     ssh_lab.lab.cut("node-3")
     done = ssh_lab.run(words(ssh_lab, "--", "hostname"), timeout=AFTER_S)
-    assert done.code == 3
-    found = {one["subject"]["name"]: one for one in cli.run()["findings"]}
+    run = cli.run()
+    assert (done.code, run["verdict"]) == (3, "UNKNOWN")
+    found = {one["subject"]["name"]: one for one in run["findings"]}
     ids = {name: one["id"] for name, one in found.items()}
     assert ids == {"node-1": "LAUNCH-002", "node-2": "LAUNCH-003", "node-3": "LAUNCH-001"}
     assert "ssh-copy-id" in found["node-1"]["fix"]
@@ -173,6 +174,7 @@ def test_a_killed_rank_is_named_and_the_others_end(
     os.kill(pids["node-2"], signal.SIGKILL)
     done = running.wait(AFTER_S)
     assert done.code == 128 + signal.SIGKILL
+    assert cli.run()["verdict"] == "JOB FAILED"
     rank = list(pids).index("node-2")
     assert f"rank {rank} on node-2 failed first" in done.err
     assert "SIGKILL" in done.err
@@ -192,6 +194,7 @@ def test_ctrl_c_ends_all(ssh_lab: Any, cli: Any) -> None:
     running, _ = started(cli, ssh_lab)
     running.signal(signal.SIGINT)
     assert running.wait(AFTER_S).code == 130
+    assert cli.run()["verdict"] == "INTERRUPTED"
     ssh_lab.nothing_left()
 
 

@@ -62,7 +62,7 @@ def named(run: dict[str, Any]) -> Named:
 def test_a_healthy_fabric_has_no_culprit(located: Callable[..., Any], turn: int) -> None:
     run = located()
     assert named(run) == set()
-    assert run["exit_code"] == 0
+    assert (run["verdict"], run["exit_code"]) == ("NO CULPRIT", 0)
     assert run["located"]["pairs_measured"] == 6
 
 
@@ -92,7 +92,8 @@ def test_the_culprit_is_named(lab: Lab, located: Callable[..., Any], fault: str)
     broken(lab)
     run = located()
     assert named(run) == culprits
-    assert run["exit_code"] == 1
+    assert (run["verdict"], run["exit_code"]) == ("CULPRIT NAMED", 1)
+    assert run["verdict_subject"] in {name for _, _, name in culprits}
 
 
 SETTINGS: dict[str, tuple[Callable[[Lab], object], Named]] = {
@@ -128,7 +129,8 @@ def test_what_keeps_the_world_from_joining_is_named(
     broken(lab)
     run = located()
     assert named(run) == culprits
-    assert run["exit_code"] == 1
+    assert (run["verdict"], run["exit_code"]) == ("CULPRIT NAMED", 1)
+    assert run["verdict_subject"] in {name for _, _, name in culprits}
     watched = [one for one in run["findings"] if one["id"] == "RAISED-001"]
     assert [one["status"] for one in watched] == ["warn"]
     assert all("a consequence of NET-" in one["because"] for one in watched)
@@ -151,7 +153,8 @@ def test_a_node_that_is_cut_off_is_named(lab: Lab, located: Callable[..., Any]) 
     lab.cut("node-2")
     run = located("--startup-timeout", "20")
     assert named(run) == {("JOIN-001", "rank", "rank 2")}
-    assert run["exit_code"] == 1
+    assert (run["verdict"], run["exit_code"]) == ("CULPRIT NAMED", 1)
+    assert run["verdict_subject"] == "rank 2"
 
 
 @pytest.mark.quiet
@@ -172,4 +175,5 @@ def test_one_slow_node_under_torchrun_by_hand_whose_rank_0_alone_prints(
         lab.heal()
     run = json.loads(results[0].stdout)
     assert named(run) == {("LOC-001", "node", "node-1")}
+    assert (run["verdict"], run["verdict_subject"]) == ("CULPRIT NAMED", "node-1")
     assert all(one.stdout == "" for one in results[1:])

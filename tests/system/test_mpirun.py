@@ -61,7 +61,8 @@ def test_each_rank_carries_its_rank(cli: Any, mpirun: Any) -> None:
         assert environments[pid]["LOCAL_RANK"] == str(rank)
     running.signal(signal.SIGTERM)
     assert running.wait(AFTER_S).code != 0
-    assert cli.run()["exit_code"] == 130
+    run = cli.run()
+    assert (run["verdict"], run["exit_code"]) == ("INTERRUPTED", 130)
 
 
 def test_wrong_data_is_the_exit_code_of_mpirun(cli: Any, mpirun: Any, finding: Find) -> None:
@@ -82,7 +83,7 @@ def test_a_killed_rank_is_named(cli: Any, mpirun: Any, finding: Find) -> None:
     done = running.wait(AFTER_S)
     assert done.code != 0
     run = cli.run()
-    assert (run["verdict"], run["exit_code"]) == ("NOT READY", 1)
+    assert (run["verdict"], run["exit_code"]) == ("FAILED", 1)
     assert finding(run, "DIED-001")["subject"] == {"kind": "rank", "name": "rank 2"}
     assert run["measurements"]
     assert reports(done.out) <= 1

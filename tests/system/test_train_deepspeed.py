@@ -46,6 +46,6 @@ def test_as_ranks_of_its_launcher(cli: Any) -> None:
     ).wait(BOUND_S)
     assert done.code == 0, done.out + done.err
     run = cli.run()
-    assert (run["verdict"], run["world"]["size"]) == ("READY", 2)
+    assert (run["verdict"], run["world"]["size"]) == ("MEASURED", 2)
     assert [row["strategy"] for row in run["training"]] == ["none", "deepspeed-zero1"]
-    assert done.out.count("READY") == 1
+    assert done.out.count("MEASURED") == 1

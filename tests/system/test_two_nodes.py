@@ -95,7 +95,7 @@ def test_a_cable_pulled_in_the_middle(cli: Any, nodes: Any) -> None:
     running = start(cli, nodes, *SLOW, ranks=2)
     cli.measuring(4)
     nodes.cut(1)
-    cli.until(lambda: "NOT READY" in running[0].out(), AFTER_S)
+    cli.until(lambda: "FAILED" in running[0].out(), AFTER_S)
     cli.until(lambda: cli.run()["exit_code"] == 1)
     run = cli.run()
     assert run["exit_code"] == 1

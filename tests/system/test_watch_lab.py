@@ -71,6 +71,7 @@ def test_the_node_behind_a_shaped_link_is_named(lab: Lab, tmp_path: Path) -> Non
     assert [(one["id"], one["subject"]) for one in failed] == [
         ("WATCH-002", {"kind": "node", "name": "node-2"})
     ]
+    assert (run["verdict"], run["verdict_subject"], run["exit_code"]) == ("SLOW", "node-2", 1)
     assert run["watched"]["hosts"] == ["node-0", "node-1", "node-2", "node-3"]
 
 
@@ -98,6 +99,7 @@ def test_a_launch_over_ssh_is_watched(
         (one["id"], one["subject"]["name"]) for one in run["findings"] if one["status"] == "fail"
     ]
     assert named == [("WATCH-002", "node-2")]
+    assert (run["verdict"], run["verdict_subject"], run["exit_code"]) == ("SLOW", "node-2", 0)
 
 
 CUT = """table inet cut {
@@ -117,7 +119,7 @@ def test_the_job_does_not_notice_that_its_watch_is_cut_off(lab: Lab, tmp_path: P
     finally:
         lab.run(["nft", "delete", "table", "inet", "cut"], nodes=["node-2"], ranks=False)
     assert run["watched"]["ranks"] == 3 and run["watched"]["steps"] == 30
-    assert run["verdict"] == "UNKNOWN"
+    assert run["verdict"] == "NOT ENOUGH SEEN"
     (missing,) = [one for one in run["findings"] if "told nothing" in one["title"]]
     assert missing["because"] == "of rank 2 no steps came"
     assert [one for one in run["findings"] if one["status"] == "fail"] == []

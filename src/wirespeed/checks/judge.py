@@ -55,7 +55,7 @@ def judge(
     """
     findings = [_joined(world)] if world.size else []
     if command == "check" and measurements and world.size == 1:
-        findings.append(_alone(world))
+        findings.append(alone_finding(world))
     findings += node_findings(world)
     findings += hardware_findings(world) + settings_findings(world, only)
     findings += interface_findings(world) + reach_findings(world)
@@ -85,7 +85,8 @@ def judge(
     return [*findings, *shared, *judged]
 
 
-def _alone(world: World) -> Finding:
+def alone_finding(world: World) -> Finding:
+    """Return what one rank alone leaves out: data and speed between ranks."""
     gpus = any(node.gpus for node in world.nodes)
     command = "wirespeed check --only compute" if gpus else "wirespeed check --ranks 2"
     return tell("WORLD-005", "one rank", next=command)

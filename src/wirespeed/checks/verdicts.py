@@ -111,7 +111,7 @@ def _word(command: str, findings: Sequence[Finding], extent: Extent) -> Verdict:
     if extent.only:
         return _selection_word(findings)
     if extent.soak:
-        return "READY" if extent.measured else "UNKNOWN"
+        return "READY" if extent.measured and not _blocking(findings) else "UNKNOWN"
     return "READY" if not why_not_ready(findings) else "UNKNOWN"
 
 

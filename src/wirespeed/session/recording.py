@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from wirespeed.checks.correctness import proof_findings
 from wirespeed.checks.counting import with_counters
-from wirespeed.checks.judge import cause_first, count_listed, judge
+from wirespeed.checks.judge import alone_finding, cause_first, count_listed, judge
 from wirespeed.checks.strictness import PLAIN, Strictness
 from wirespeed.checks.verdicts import Extent, Grade, grade, topo_grade
 from wirespeed.checks.wording import fitted
@@ -175,6 +175,8 @@ class Session:
         if self.ledger and soak:
             findings += self.ledger.findings()
             measured += soak.calls
+            if world.size == 1:
+                findings.append(alone_finding(world))
         if not outcome.ok and outcome.kind != "interrupted":
             findings += log_findings(self.logs)
         if compared := self.reference.choices():

@@ -13,7 +13,7 @@ from wirespeed.model.verdicts import standing_of
 from wirespeed.reference.roofline import CHECK, passed, roofline, switches_add_up
 from wirespeed.reference.shape import shape_of
 from wirespeed.statistics import has_interval, lacks_samples
-from wirespeed.views.text import NOTHING, STATUSES, VERDICTS, WORDS, Grid, Style, counted
+from wirespeed.views.text import NOTHING, STATUSES, WORDS, Grid, Style, color_of, counted
 
 _LEAST_SHOWN = 0.5e6
 
@@ -393,6 +393,6 @@ def runs_grid(runs: Sequence[Run]) -> Grid:
         size, nodes = str(run.world.size or ""), str(run.world.node_count or "")
         when = run.started[:19].replace("T", " ")
         about = (run.id, run.command, when, run.verdict_text, counts(run))
-        color = VERDICTS[run.verdict]
+        color = color_of(run.verdict)
         grid.add(*about, size, nodes, run.world.backend, color=color, at=3)
     return grid

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from wirespeed.errors import UsageError, escaped, harmless
-from wirespeed.model.verdicts import MEANINGS, Standing, Verdict, standing_of
 
 if TYPE_CHECKING:
     from wirespeed.model.records import Status
+    from wirespeed.model.verdicts import Standing, Verdict
 
 
 MARKS: dict["Status", tuple[str, str, str]] = {
@@ -45,16 +45,14 @@ STATUSES: tuple["Status", ...] = (
 )
 """In the order in which they are counted and listed."""
 
-_COLORS: dict[Standing, str] = {
+_COLORS: dict["Standing", str] = {
     "good": "green",
     "bad": "red",
     "undecided": "yellow",
     "measured": "cyan",
     "none": "dim",
 }
-VERDICTS: dict[Verdict, str] = {word: _COLORS[one.standing] for word, one in MEANINGS.items()}
-"""By verdict word, its colour."""
-_KINDS: dict[Standing, "Status"] = {
+_KINDS: dict["Standing", "Status"] = {
     "good": "pass",
     "bad": "fail",
     "undecided": "warn",
@@ -65,7 +63,16 @@ _KINDS: dict[Standing, "Status"] = {
 
 def kind_of(verdict: str) -> "Status":
     """Return the class that gives a verdict word its colour on a page."""
+    from wirespeed.model.verdicts import standing_of  # no help text needs it
+
     return _KINDS[standing_of(verdict)]
+
+
+def color_of(verdict: str) -> str:
+    """Return the colour of a verdict word in a terminal."""
+    from wirespeed.model.verdicts import standing_of
+
+    return _COLORS[standing_of(verdict)]
 
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -122,9 +129,9 @@ class Style:
     def mark_width(self) -> int:
         return 4 if self.ascii else 1
 
-    def verdict(self, verdict: Verdict, text: str = "") -> str:
+    def verdict(self, verdict: "Verdict", text: str = "") -> str:
         """Return the word, or a text that begins with it, in the word's colour."""
-        return self.paint(self.paint(text or verdict, VERDICTS[verdict]), "bold")
+        return self.paint(self.paint(text or verdict, color_of(verdict)), "bold")
 
 
 T = TypeVar("T")
