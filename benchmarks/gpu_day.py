@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from wirespeed.model.verdicts import standing_of
 
 WHOLE_S = 540.0
 LEAST_S = 20.0
