@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-
 WHOLE_S = 540.0
 LEAST_S = 20.0
 """A part is not begun with less than this left."""
@@ -197,6 +196,7 @@ ALONE = "WORLD-005"
 def is_good(run: Run) -> bool:
     """Return whether the verdict is as good as it can be: that of a check by one rank is UNKNOWN."""
     # Where nothing is installed yet, `gpu.py --look` still has to say what is missing.
+    from wirespeed.model.verdicts import standing_of
 
     skipped = [one["id"] for one in run["findings"] if one["status"] == "not_checked"]
     blocking = {id for id in skipped if id.startswith(("WORLD", "COL"))}
