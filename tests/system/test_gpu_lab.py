@@ -5,6 +5,7 @@ process; a few whole commands show that they come to their exit codes. All fault
 `benchmarks/gpu_faults.py`, whose table is in docs/checks.md.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -96,3 +97,22 @@ def test_a_gate_keeps_pods_off_a_broken_gpu(
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == code, done.stdout + done.stderr
     assert FAULTS[name].id in done.stdout + done.stderr
+
+
+def test_one_rank_beside_a_gpu_has_no_rate_and_is_not_ready(
+    h100: dict[str, str], tmp_path: Path
+) -> None:
+    """Nothing moves in a world of one rank: no bandwidth is shown, stored or passed."""
+    environment = {**h100, "WIRESPEED_HOME": str(tmp_path / "home")}
+    words = ("check", "-l", "quick", "--ranks", "1", "--backend", "gloo", "-q", "-o", "json")
+    command = [sys.executable, "-m", "wirespeed", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3, done.stderr
+    run = json.loads(done.stdout)
+    assert (run["verdict"], run["speed_judged"]) == ("UNKNOWN", False)
+    assert len(run["world"]["nodes"][0]["gpus"]) == 8
+    assert run["measurements"] and not any(one["busbw_GBps"] for one in run["measurements"])
+    speed = {one["id"]: one["status"] for one in run["findings"] if one["id"][:3] in ("BW-", "LAT")}
+    assert set(speed.values()) == {"measured"} and not any(id.startswith("BW") for id in speed)
+    (alone,) = [one for one in run["findings"] if one["id"] == "WORLD-005"]
+    assert alone["next"].startswith("wirespeed check --only compute")
