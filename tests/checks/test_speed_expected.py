@@ -165,3 +165,58 @@ def test_a_time_is_graded_against_a_time(world: World, measured: Any) -> None:
     (found,) = [one for one in speed_findings(world, [measured()], known) if one.id == "LAT-001"]
     (told,) = found.references
     assert (told.quantity, told.value, told.low, told.high) == ("time", 1e-4, 9e-5, 2e-4)
+
+
+def published(**changes: Any) -> Expectation:
+    fields: dict[str, Any] = {"time_s": None, "busbw": 100e9, "source": "SkyPilot"}
+    return Expectation(**{**fields, **changes})
+
+
+def earlier_runs(**changes: Any) -> Expectation:
+    found = fleet(**changes).expect(None, None)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("busbw", "status", "kinds"),
+    [
+        (99e9, "pass", ["reference"]),
+        (110e9, "warn", ["reference", "fleet"]),
+        (70e9, "fail", ["reference"]),
+    ],
+)
+def test_a_published_figure_passes_and_earlier_runs_still_warn_of_a_change(
+    busbw: float, status: str, kinds: list[str], world: World, measured: Any
+) -> None:
+    usual = earlier_runs(busbw=200e9 if status == "warn" else 100e9, outside_fail=0.6)
+    found = bandwidth(world, measured, busbw, Known(published(also=(usual,))))
+    assert found.status == status
+    assert [one.kind for one in found.references] == kinds
+
+
+@pytest.mark.parametrize(
+    ("busbw", "changes", "status"),
+    [
+        (10e9, {}, "fail"),
+        (10e9, {"may_fail": False}, "warn"),
+        (10e9, {"samples": 2}, "measured"),
+        (60e9, {}, "measured"),
+    ],
+)
+def test_a_tenth_of_a_noisy_baseline_fails_and_three_fifths_do_not(
+    busbw: float, changes: dict[str, Any], status: str, world: World, measured: Any
+) -> None:
+    """By Student's t of three noisy runs alone, even a tenth of their median would be possible."""
+    noisy = {"samples": 3, "outside_warn": 0.2 if changes.get("may_fail") is False else 0.05}
+    told = fleet(
+        **{
+            "origin": "baseline",
+            "outside_fail": 0.01,
+            "time_range": (1e-6, 1.1e-6),
+            **noisy,
+            **changes,
+        }
+    )
+    found = bandwidth(world, measured, busbw, told)
+    assert found.status == status

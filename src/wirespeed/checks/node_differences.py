@@ -9,10 +9,13 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.checks.registry import CHECKS, Check, Fact, absent, not_applicable
+from wirespeed.checks.gpu_health import NO_GPU, has_no_gpu
+from wirespeed.checks.registry import CHECKS, Check, Fact, absent, not_applicable, without_rdma
 from wirespeed.model.node_facts import FACT_NAMES
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
 from wirespeed.model.units import format_size
+
+_PORTS = ("ports", "active ports")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,10 @@ def _of_family(check: Check, facts: Sequence[Fact], nodes: Sequence[NodeFacts]) 
     unchecked = f"{check.about} not compared between nodes"
     if len(nodes) < 2:
         return [not_applicable(check.id, f"{check.about} between nodes", "one node")]
+    if facts and all(fact.of == "gpus" for fact in facts) and all(map(has_no_gpu, nodes)):
+        return [not_applicable(check.id, f"{check.about} between nodes", NO_GPU)]
+    if facts and all(fact.of in _PORTS for fact in facts) and not any(node.rdma for node in nodes):
+        return [without_rdma(check.id, f"{check.about} between nodes", nodes)]
     compared = [_compare(fact, nodes) for fact in facts]
     known = [one for one in compared if sum(len(hosts) for _, hosts in one.groups) > 1]
     odd = [finding for one in known for finding in _odd_nodes(check, one)]

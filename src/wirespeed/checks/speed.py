@@ -120,6 +120,12 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
         # A run can be as good as all before, and one of its ranks still lie apart.
         return replace(apart, references=references)
     outside = _outside(found, measurement, prefix)
+    time = measurement.time
+    if is_far_below(found, graded.share, time.low, time.high):
+        graded = replace(graded, status="fail")
+    elif graded.status == "pass" and (changed := _changed(found, measurement, grade)):
+        found, graded = changed
+        references += graded.references
     if graded.status == "pass" and (reason := why_no_pass(found)):
         because = f"{reason}; {outside}" if outside else reason
         return replace(
@@ -161,7 +167,8 @@ def _outside(expectation: Expectation, measurement: Measurement, prefix: str) ->
 def why_no_pass(expectation: Expectation) -> str:
     """Return why being as good as this expectation does not pass a speed; empty where it does."""
     if expectation.outside_fail < TOO_NOISY:
-        return f"{expectation.source} lie too far apart to tell a slow run"
+        runs = expectation.source if expectation.origin != "reference" else "earlier runs"
+        return f"{runs} lie too far apart to tell a slow run"
     if expectation.origin == "fleet":
         return f"as in the {expectation.source}, which nobody has set as a baseline"
     return ""
@@ -427,3 +434,33 @@ def _contradicts(one: Expectation, measurement: Measurement) -> bool:
 
 def _between(ends: tuple[float, float] | None, show: Callable[[float], str]) -> str:
     return f", {show(ends[0])} … {show(ends[1])}" if ends else ""
+
+
+FAR_BELOW = 0.5
+"""Share of a baseline below which a figure fails that lies outside of all its runs, however few these
+are: of three runs Student's t calls even a tenth of their median possible."""
+
+
+def is_far_below(expectation: Expectation, share: float, low: float, high: float) -> bool:
+    """Return whether a figure is less than half of a baseline and far off all of the baseline's runs.
+
+    low, high: the interval of its time, seconds.
+    """
+    ends = expectation.time_range
+    several = expectation.origin == "baseline" and expectation.samples >= _SEVERAL
+    if not (several and expectation.may_fail and ends and ends[0] > 0 and 0 < low <= high):
+        return False
+    return share < FAR_BELOW and lies_outside((low, high), ends)
+
+
+def _changed(
+    found: Expectation,
+    measurement: Measurement,
+    grade: Callable[[Expectation, Measurement], Graded | None],
+) -> tuple[Expectation, Graded] | None:
+    """Return the earlier runs that a figure falls below, though it passes what somebody endorsed."""
+    for earlier in found.also:
+        graded = grade(earlier, measurement) if earlier.origin == "fleet" else None
+        if graded and graded.status == "warn":
+            return earlier, graded
+    return None

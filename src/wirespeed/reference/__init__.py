@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from wirespeed.model.records import Choice, Measurement, World
 from wirespeed.model.training_records import Training
 
-Origin = Literal["baseline", "own", "fleet", "reference"]
+Origin = Literal["baseline", "own", "reference", "fleet"]
 Range = tuple[float, float]
 
 ASSUMED_SPREAD = 0.04
@@ -25,8 +25,8 @@ TOO_NOISY = 0.1
 ORIGINS: dict[Origin, str] = {
     "baseline": "the baseline",
     "own": "your own figure",
-    "fleet": "the median of earlier runs",
     "reference": "the reference",
+    "fleet": "the median of earlier runs",
 }
 """By origin, in the order in which they are believed: what a share is a share of."""
 

@@ -25,8 +25,8 @@ def answer_of(run: "Run", one: "Measurement", reference: Reference | None = None
 
 
 def references_for(command: str) -> Reference:
-    """Return what the speed of a `check` is graded against: baselines, own figures, earlier runs of such
-    nodes, the package's figures; that of a `bench` or `train` against baselines alone.
+    """Return what the speed of a `check` is graded against: baselines, own figures, the package's
+    figures, earlier runs of such nodes; that of a `bench` or `train` against baselines alone.
 
     Baselines and own figures are read at once, so that a damaged file is told before anything is
     measured (InputError); earlier runs are read when the first figure is judged.
@@ -46,7 +46,7 @@ def references_for(command: str) -> Reference:
         [
             *endorsed,
             FigureReference(load_own(), "own"),
-            FleetReference(past_runs),
             FigureReference(shipped_figures(), "reference"),
+            FleetReference(past_runs),
         ]
     )

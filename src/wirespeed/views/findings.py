@@ -90,7 +90,8 @@ def _headline(finding: Finding, width: int, style: Style) -> list[str]:
     shown = f"{first:<{room}}"
     shown = style.paint(shown, color) if color else shown
     name = f"{style.text(family(finding)):<{width}}"
-    lines = [f"{style.mark(finding.status)} {name}  {shown}  {style.paint(ident, 'dim')}"]
+    line = f"{style.mark(finding.status)} {name}  {shown}  {style.paint(ident, 'dim')}"
+    lines = [line if ident else line.rstrip()]
     return lines + [" " * indent + (style.paint(line, color) if color else line) for line in more]
 
 

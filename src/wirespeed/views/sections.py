@@ -313,9 +313,18 @@ def next_command(run: Run) -> str:
     return _more(run) if run.command == "check" and run.verdict in ("READY", "PASSED") else ""
 
 
+def _lacks_reference(run: Run) -> bool:
+    """Return whether there was nothing to judge the speed of a graded size by."""
+    graded = any(finding.id.startswith("BW-") for finding in run.findings)
+    return graded and not any(one.kind in _ENDORSED for one in references_of(run))
+
+
+_ENDORSED = ("baseline", "own", "reference")
+
+
 def _more(run: Run) -> str:
     """Return the command after a good check: set a baseline, the next level, or all figures."""
-    if run.verdict == "READY" and run.speed_judged is False:
+    if run.verdict == "READY" and run.speed_judged is False and _lacks_reference(run):
         return f"wirespeed baseline set {run.id}"
     level, launcher = run.config.get("level"), run.world.launcher
     if level not in _NEXT_LEVEL or launcher != "local":
