@@ -200,11 +200,13 @@ def test_a_published_figure_passes_and_earlier_runs_still_warn_of_a_change(
     [
         (10e9, {}, "fail"),
         (10e9, {"may_fail": False}, "warn"),
-        (10e9, {"samples": 2}, "measured"),
-        (60e9, {}, "measured"),
+        (10e9, {"samples": 2}, "fail"),
+        (60e9, {}, "warn"),
+        (95e9, {}, "pass"),
+        (95e9, {"time_range": (1e-6, 2.5e-6)}, "measured"),
     ],
 )
-def test_a_tenth_of_a_noisy_baseline_fails_and_three_fifths_do_not(
+def test_off_all_runs_of_a_noisy_baseline_is_low_and_far_below_them_fails(
     busbw: float, changes: dict[str, Any], status: str, world: World, measured: Any
 ) -> None:
     """By Student's t of three noisy runs alone, even a tenth of their median would be possible."""

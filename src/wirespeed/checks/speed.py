@@ -121,9 +121,8 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
         return replace(apart, references=references)
     outside = _outside(found, measurement, prefix)
     time = measurement.time
-    if is_far_below(found, graded.share, time.low, time.high):
-        graded = replace(graded, status="fail")
-    elif graded.status == "pass" and (changed := _changed(found, measurement, grade)):
+    graded = worse(graded, by_range(found, graded.share, time.low, time.high))
+    if graded.status == "pass" and (changed := _changed(found, measurement, grade)):
         found, graded = changed
         references += graded.references
     if graded.status == "pass" and (reason := why_no_pass(found)):
@@ -166,7 +165,11 @@ def _outside(expectation: Expectation, measurement: Measurement, prefix: str) ->
 
 def why_no_pass(expectation: Expectation) -> str:
     """Return why being as good as this expectation does not pass a speed; empty where it does."""
-    if expectation.outside_fail < TOO_NOISY:
+    if ends := _range_of(expectation):
+        too_noisy = ends[1] > ends[0] / FAR_BELOW  # half of them would be within their range
+    else:
+        too_noisy = expectation.outside_fail < TOO_NOISY
+    if too_noisy:
         runs = expectation.source if expectation.origin != "reference" else "earlier runs"
         return f"{runs} lie too far apart to tell a slow run"
     if expectation.origin == "fleet":
@@ -437,20 +440,35 @@ def _between(ends: tuple[float, float] | None, show: Callable[[float], str]) -> 
 
 
 FAR_BELOW = 0.5
-"""Share of a baseline below which a figure fails that lies outside of all its runs, however few these
-are: of three runs Student's t calls even a tenth of their median possible."""
+"""Share of a baseline below which a figure fails that lies off all of its runs, however few these are:
+of three noisy runs Student's t calls even a tenth of their median possible."""
+_FEW = 2
+"""Runs from which on a baseline has a range."""
 
 
-def is_far_below(expectation: Expectation, share: float, low: float, high: float) -> bool:
-    """Return whether a figure is less than half of a baseline and far off all of the baseline's runs.
+def by_range(expectation: Expectation, share: float, low: float, high: float) -> Status:
+    """Judge a figure by the range of a baseline's runs: off all of them, it is low.
 
     low, high: the interval of its time, seconds.
     """
+    ends = _range_of(expectation)
+    if ends is None or not 0 < low <= high or not lies_outside((low, high), ends):
+        return "pass"
+    if share < FAR_BELOW and expectation.may_fail:
+        return "fail"
+    return "warn" if share < _WARN_BELOW else "pass"
+
+
+def _range_of(expectation: Expectation) -> tuple[float, float] | None:
+    """Return the shortest and longest time of a baseline's runs; None where there is no range."""
     ends = expectation.time_range
-    several = expectation.origin == "baseline" and expectation.samples >= _SEVERAL
-    if not (several and expectation.may_fail and ends and ends[0] > 0 and 0 < low <= high):
-        return False
-    return share < FAR_BELOW and lies_outside((low, high), ends)
+    several = expectation.origin == "baseline" and expectation.samples >= _FEW
+    return ends if several and ends and ends[0] > 0 else None
+
+
+def worse(one: Graded, status: Status) -> Graded:
+    """Return the grade with the graver of its own status and another."""
+    return replace(one, status=min(one.status, status, key=_WORST.index))
 
 
 def _changed(

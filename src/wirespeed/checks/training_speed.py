@@ -1,10 +1,9 @@
 """The finding about the speed of training: a mean step against that of a baseline of the user."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from wirespeed.checks.registry import tell
-from wirespeed.checks.speed import STEP, grade_time, is_far_below, why_no_pass
+from wirespeed.checks.speed import STEP, by_range, grade_time, why_no_pass, worse
 from wirespeed.model.records import Finding, World
 from wirespeed.model.training_records import Training
 from wirespeed.model.units import format_duration
@@ -24,8 +23,7 @@ def step_findings(
             continue
         step = training.step
         grade = grade_time(expectation, step.mean, step.low)
-        if is_far_below(expectation, grade.share, step.low, step.high):
-            grade = replace(grade, status="fail")
+        grade = worse(grade, by_range(expectation, grade.share, step.low, step.high))
         reason = why_no_pass(expectation) if grade.status == "pass" else ""
         case = "measured" if reason else {"pass": "good"}.get(grade.status, "slow")
         status = {"status": grade.status} if case == "slow" else {}
