@@ -3,6 +3,8 @@
 from typing import get_args
 
 import usual
+from wirespeed.model.bench_records import ReferenceFigure
+from wirespeed.model.records import Finding
 from wirespeed.model.verdicts import (
     HISTORY,
     MEANINGS,
@@ -54,6 +56,13 @@ def test_a_word_that_nobody_knows_decides_nothing() -> None:
 def test_the_text_says_what_was_left_out() -> None:
     first = usual.run(speed_judged=False)
     assert first.verdict_text == "READY (speed not judged)"
+    figure = ReferenceFigure(
+        kind="baseline", source="x", op="all_reduce", engine="torch", dtype="float32",
+        redop="sum", in_place=False, size_bytes=1 << 20, ranks=4, busbw=1e9,
+    )  # fmt: skip
+    judged = Finding(id="BW-001", status="pass", title="x", references=(figure,))
+    partly = usual.run(speed_judged=False, findings=(judged,))
+    assert partly.verdict_text == "READY (speed partly judged)"
     assert usual.run(speed_judged=True).verdict_text == "READY"
     assert usual.run(command="watch", verdict="SLOW", verdict_subject="rank 2").verdict_text == (
         "SLOW rank 2"

@@ -10,7 +10,7 @@ from typing import Any
 
 from wirespeed.checks.registry import check_id, tell
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.model.bench_records import Quantity, ReferenceFigure, ReferenceKind
+from wirespeed.model.bench_records import ENDORSED, Quantity, ReferenceFigure, ReferenceKind
 from wirespeed.model.records import Finding, Measurement, Status, Subject, World
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, TOO_NOISY, Expectation, Reference
@@ -78,15 +78,13 @@ def is_speed_judged(findings: Sequence[Finding]) -> bool:
 
 
 _OF_SPEED = ("BW-", "LAT-")
-_ENDORSED = {"baseline", "own", "reference"}
-"""Kinds of references that may pass a speed: somebody has said that these figures are good."""
 
 
 def _is_compared(finding: Finding) -> bool:
     """Return whether a figure of speed has something endorsed to be compared with."""
     if finding.id == STEP:
         return True
-    endorsed = any(reference.kind in _ENDORSED for reference in finding.references)
+    endorsed = any(reference.kind in ENDORSED for reference in finding.references)
     return endorsed and finding.id.startswith(_OF_SPEED)
 
 

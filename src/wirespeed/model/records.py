@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from wirespeed.model.bench_records import (
+    ENDORSED,
     GridPoint,
     ReferenceFigure,
     Replay,
@@ -37,7 +38,7 @@ from wirespeed.model.lasting_records import Goodput, Soak
 from wirespeed.model.node_facts import CHECKED_FACTS, Counters, Facts, Gpu, Nic, RdmaPort
 from wirespeed.model.storage_records import Storage
 from wirespeed.model.training_records import LoadFigures, Training
-from wirespeed.model.verdicts import NOT_JUDGED, Verdict, with_detail
+from wirespeed.model.verdicts import NOT_JUDGED, PARTLY_JUDGED, Verdict, with_detail
 from wirespeed.model.watch_records import Watched
 
 SCHEMA: Literal["wirespeed.run/1"] = "wirespeed.run/1"
@@ -419,6 +420,12 @@ class Choice:
     """Why."""
 
 
+def _is_judged_speed(finding: Finding) -> bool:
+    """Return whether a bandwidth was judged against something that somebody endorsed."""
+    endorsed = any(reference.kind in ENDORSED for reference in finding.references)
+    return endorsed and finding.id.startswith("BW-") and finding.status not in UNJUDGED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run of wirespeed, whole. Times are microseconds (`_us`) or seconds, bandwidths 10^9 bytes
@@ -498,7 +505,7 @@ class Run:
     def verdict_detail(self) -> str:
         """What stands beside the word: `speed not judged`, `3 of 93`, `rank 2`; often nothing."""
         if self.verdict == "READY" and self.speed_judged is False:
-            return NOT_JUDGED
+            return PARTLY_JUDGED if any(map(_is_judged_speed, self.findings)) else NOT_JUDGED
         if self.verdict == "PASSED" and self.checks_listed:
             passed = {finding.id for finding in self.findings if finding.status == "pass"}
             return f"{len(passed)} of {self.checks_listed}"

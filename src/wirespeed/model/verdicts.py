@@ -199,13 +199,16 @@ def is_decided(word: str) -> bool:
 
 NOT_JUDGED = "speed not judged"
 """Detail of READY where speed was only measured."""
+PARTLY_JUDGED = "speed partly judged"
+"""Detail of READY where some of the speed that has a reference was too uncertain to be judged."""
 
 
 def with_detail(word: str, detail: str) -> str:
     """Return a verdict word with what it is about or what was left out, as people read it."""
     if not detail:
         return word
-    return f"{word} ({detail})" if detail == NOT_JUDGED else f"{word} {detail}"
+    of_speed = detail in (NOT_JUDGED, PARTLY_JUDGED)
+    return f"{word} ({detail})" if of_speed else f"{word} {detail}"
 
 
 def worst_first(words: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.model.bench_records import MedianTime, ReferenceFigure, ReferenceKind
+from wirespeed.model.bench_records import ENDORSED, MedianTime, ReferenceFigure, ReferenceKind
 from wirespeed.model.records import Measurement, Run, TimeStats
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.model.verdicts import standing_of
@@ -316,10 +316,7 @@ def next_command(run: Run) -> str:
 def _lacks_reference(run: Run) -> bool:
     """Return whether there was nothing to judge the speed of a graded size by."""
     graded = any(finding.id.startswith("BW-") for finding in run.findings)
-    return graded and not any(one.kind in _ENDORSED for one in references_of(run))
-
-
-_ENDORSED = ("baseline", "own", "reference")
+    return graded and not any(one.kind in ENDORSED for one in references_of(run))
 
 
 def _more(run: Run) -> str:
