@@ -117,8 +117,8 @@ class Setting:
 
 
 ReferenceKind = Literal["baseline", "own", "fleet", "reference", "roofline"]
-"""A baseline, a figure that the user added, the median of earlier runs, the package's figure, or a model of the
-links."""
+"""A baseline, a figure that the user added, the median of earlier runs, the package's figure, or a
+model of the links."""
 ENDORSED: frozenset[ReferenceKind] = frozenset(("baseline", "own", "reference"))
 """References that may pass a speed: somebody has said that these figures are good."""
 Quantity = Literal["busbw", "time"]
