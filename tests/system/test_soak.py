@@ -20,7 +20,7 @@ def test_a_rare_flip_is_named_and_a_killed_rank_does_not_end_it(cli: Any) -> Non
     wait_for_records(cli, "soak_wrong")
     os.kill(cli.ranks()[1], signal.SIGKILL)
     done = running.wait()
-    assert (done.code, done.json["verdict"]) == (1, "NOT READY"), done.err
+    assert (done.code, done.json["verdict"]) == (1, "FAILED"), done.err
     findings = {one["id"]: one for one in done.json["findings"]}
     assert findings["SOAK-001"]["status"] == "fail"
     assert findings["SOAK-001"]["subject"]["name"] == "rank 1"
@@ -41,7 +41,7 @@ def test_a_killed_session_is_gone_on_with(cli: Any) -> None:
     running.wait()
     (folder,) = cli.folders()
     done = cli("check", "--resume", folder.name.rpartition("-")[2], "-q", "-o", "json")
-    assert (done.code, done.json["verdict"]) == (0, "READY"), done.err
+    assert (done.code, done.json["verdict"]) == (0, "PASSED"), done.err
     soak = done.json["soak"]
     assert soak["resumed"] == 1
     assert soak["elapsed_s"] >= 13

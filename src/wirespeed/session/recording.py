@@ -175,7 +175,7 @@ class Session:
         if self.ledger and soak:
             findings += self.ledger.findings()
             measured += soak.calls
-            if world.size == 1:
+            if world.size == 1 and not self.only:
                 findings.append(alone_finding(world))
         if not outcome.ok and outcome.kind != "interrupted":
             findings += log_findings(self.logs)
