@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import pytest
 
 from wirespeed.__main__ import main
-from wirespeed.typed_command import TYPED, CommandLine
+from wirespeed.errors import COMMAND_LINE
 from worlds import Nursery
 
 BOUND_S = 150.0
@@ -450,4 +450,4 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def _nothing_typed() -> Iterator[None]:
     """A command that a test runs in this process is no other test's."""
     yield
-    TYPED.note(CommandLine)
+    COMMAND_LINE.clear()

@@ -16,10 +16,12 @@ terminal that shows it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 __all__ = [
+    "COMMAND_LINE",
     "CannotMeasure",
     "CommandProblem",
     "InputError",
@@ -30,6 +32,11 @@ __all__ = [
     "WirespeedError",
     "WorldError",
 ]
+
+
+COMMAND_LINE: list[Callable[[], Any]] = []
+"""What returns the command line of this process, once one is noted: `next` shows it (typed_command.py).
+It stands here, since every command imports this module, and few show their own command line."""
 
 
 class WirespeedError(Exception):

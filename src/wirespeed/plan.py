@@ -322,6 +322,12 @@ class Plan:
     faults: tuple[str, ...] = ()
     """Faults to act out, such as `flip:rank=1` (rank/faulty_engine.py); for proving the checks."""
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether anything is timed for as long as a bound allows: data checks alone are not."""
+        timed = any(step.measure is not None for step in self.steps)
+        return timed or self.training is not None or self.max_time_s is not None
+
     def to_json(self) -> dict[str, Any]:
         from wirespeed.model.codec import to_json  # --help builds no plan
 

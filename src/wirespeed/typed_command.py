@@ -16,6 +16,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from wirespeed.errors import COMMAND_LINE
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -67,11 +69,17 @@ class CommandLine:
         return name in self.options and self.options[name].is_multiple
 
 
+def _noted() -> CommandLine:
+    """Return the command line that the program has noted; without one `wirespeed` alone."""
+    found: CommandLine = COMMAND_LINE[-1]() if COMMAND_LINE else CommandLine()
+    return found
+
+
 class TypedCommand:
     """The command line of this process; it is read only where a text shows it."""
 
     def __init__(self) -> None:
-        self._read: Callable[[], CommandLine] = CommandLine
+        self._read: Callable[[], CommandLine] = _noted
 
     def note(self, read: Callable[[], CommandLine]) -> None:
         """Keep what returns the command line."""

@@ -80,7 +80,7 @@ def test_lines_come_from_the_figures_and_not_from_words(graded: Run) -> None:
     assert reference["y"] == pytest.approx([45.4] * 3)
     assert reference["x"][1] == rows[-1].size_bytes and reference["marker"]["size"][1] > 0
     assert reference["error_y"]["array"] == pytest.approx([0, 4.6, 0])
-    assert reference["name"].startswith("fleet&#x27;s median at ")
+    assert reference["name"].startswith("earlier runs at ")
     assert model["line"]["dash"] != reference["line"]["dash"]
     assert "<b>" not in json.dumps(model)
     timed = time_chart([Line("out of place", rows)], told)

@@ -60,7 +60,7 @@ def test_a_job_that_failed_was_no_slow_one(findings: list[Finding], word: str) -
 
 def ended(watch: str, reason: str, code: int, *findings: Finding) -> tuple[str, int]:
     job: Any = SimpleNamespace(_watch=watch)
-    end: Any = SimpleNamespace(reason=reason)
+    end: Any = SimpleNamespace(reason=reason, first=0 if reason == "failed" else None)
     found = Launched._grade(job, end, code, list(findings))
     return found.verdict, code
 
@@ -80,6 +80,7 @@ def test_without_a_watch_the_exit_code_decides() -> None:
     assert ended("no", "finished", 0) == ("ENDED WELL", 0)
     assert ended("no", "failed", 3) == ("JOB FAILED", 3)
     assert ended("no", "interrupted", 130) == ("INTERRUPTED", 130)
+    assert ended("no", "lost", 3) == ended("line", "not_started", 3) == ("UNKNOWN", 3)
 
 
 def test_each_finding_that_may_fail_a_watched_job_has_a_role() -> None:

@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed import __version__
-from wirespeed.errors import CannotMeasure, Interrupted, WirespeedError, WorldError, harmless_lines
-from wirespeed.typed_command import TYPED, CommandLine, Option
+from wirespeed.errors import (
+    COMMAND_LINE,
+    CannotMeasure,
+    Interrupted,
+    WirespeedError,
+    WorldError,
+    harmless_lines,
+)
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from wirespeed.typed_command import CommandLine
 
 
 _VERBS = {
@@ -149,7 +157,7 @@ def _ended(arguments: Sequence[str]) -> int:
 
         return answer(_cli, os.environ)
     _without_relative_places(os.environ)
-    TYPED.note(partial(_command_line, arguments))
+    COMMAND_LINE[:] = [partial(_command_line, arguments)]
     try:
         returned: Any = _cli.main(list(arguments), prog_name="wirespeed", standalone_mode=False)
         sys.stdout.flush()
@@ -177,9 +185,10 @@ def _ended(arguments: Sequence[str]) -> int:
     return returned if isinstance(returned, int) else 0
 
 
-def _command_line(arguments: Sequence[str]) -> CommandLine:
+def _command_line(arguments: Sequence[str]) -> "CommandLine":
     """Return the command line as it may be shown, with the options of its verb."""
     from wirespeed.node.redact import TAKEN_OUT, redact_words
+    from wirespeed.typed_command import CommandLine, Option
 
     words = ["wirespeed", *arguments]
     shown = redact_words(words)

@@ -24,7 +24,6 @@ from wirespeed.node.neighbours import refuse_separate_worlds
 from wirespeed.node.redact import redact_words
 from wirespeed.plan import ComputePlan, Plan
 from wirespeed.session.backends import OneWorld, run_workload
-from wirespeed.typed_command import TYPED
 
 if TYPE_CHECKING:
     from wirespeed.session.backends import Work, Workload
@@ -153,7 +152,7 @@ class _Asked:
 
     def tell_estimate(self, ranks: int) -> None:
         """Print on stderr how long it takes at most, before the first world starts."""
-        if self.options.output.quiet:
+        if self.options.output.quiet or not self.plan.is_timed:
             return
         if self.settings is not None:
             from wirespeed.session.settings import estimate as estimate_settings
@@ -339,6 +338,8 @@ class _ShownSession:
 
 
 def _settings_inside_a_world(identity: Identity) -> UsageError:
+    from wirespeed.typed_command import TYPED
+
     return UsageError(
         f"--env inside a world of {identity.world_size} ranks ({identity.reason})",
         expected="no launcher around it: each combination needs ranks of its own, as such variables "
@@ -348,6 +349,8 @@ def _settings_inside_a_world(identity: Identity) -> UsageError:
 
 
 def _inside_a_world(identity: Identity, engine: str) -> UsageError:
+    from wirespeed.typed_command import TYPED
+
     return UsageError(
         f"--on {engine} inside a world of {identity.world_size} ranks ({identity.reason})",
         expected="one of the two: an engine that wirespeed drives, or a launcher that started it",

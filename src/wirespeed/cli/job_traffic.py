@@ -18,7 +18,6 @@ from wirespeed.model.records import Choice
 from wirespeed.model.units import format_size, parse_size
 from wirespeed.node import limits
 from wirespeed.node.identity import detect
-from wirespeed.typed_command import TYPED
 
 if TYPE_CHECKING:
     from wirespeed.plan import Measure, Plan
@@ -105,6 +104,8 @@ def usual_size(options: RunOptions) -> int:
 def _refuse_size(found: "Found", size: int) -> None:
     cut = next((case.groups for case in found.cases if case.groups != "all"), None)
     if cut is not None:
+        from wirespeed.typed_command import TYPED
+
         raise UsageError(
             f"the job has {found.world} ranks, and this world {size}; the job's groups are cut from "
             f"all of its ranks ({cut[:80]})",

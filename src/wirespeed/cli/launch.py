@@ -18,7 +18,6 @@ from wirespeed.cli.options import (
 )
 from wirespeed.cli.run_options import Placement, placement_options, written
 from wirespeed.errors import UsageError
-from wirespeed.typed_command import TYPED
 
 launch_options = all_of(
     option("--ranks N", "Size of the world.", click.IntRange(1, 65_536)),
@@ -102,6 +101,8 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
     prepared = where.prepared(values["ranks"], values["startup_timeout"])
     shown: Watching = "page" if values["tui"] else "line" if values["watch"] else "no"
     if shown == "page" and not sys.stderr.isatty():
+        from wirespeed.typed_command import TYPED
+
         raise UsageError(
             "--tui: stderr is no terminal",
             expected="a terminal",

@@ -24,7 +24,6 @@ from wirespeed.cli.options import (
 )
 from wirespeed.errors import UsageError
 from wirespeed.launchers import ENGINES
-from wirespeed.typed_command import TYPED
 
 if TYPE_CHECKING:
     from wirespeed.checks.strictness import Strictness
@@ -194,6 +193,8 @@ class Placement:
         if engine is None:
             given = [switch_of(name) for name, value in taken.items() if value]
             if given:
+                from wirespeed.typed_command import TYPED
+
                 raise UsageError(
                     f"{given[0]} says nothing without --on",
                     expected=f"--on {', '.join(ENGINES)}",
@@ -201,6 +202,8 @@ class Placement:
                 )
             return None
         if taken["cluster"] is not None and engine != "k8s":
+            from wirespeed.typed_command import TYPED
+
             raise UsageError(
                 f"--cluster says nothing with --on {engine}",
                 expected="--on k8s",

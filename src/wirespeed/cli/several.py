@@ -17,7 +17,6 @@ from wirespeed.plan import Plan
 from wirespeed.session.grids import GridWorld
 from wirespeed.session.local import local_backend
 from wirespeed.session.settings import FINALISTS, Comparison, combinations_of
-from wirespeed.typed_command import TYPED
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = re.compile(
@@ -71,6 +70,8 @@ def _refuse_grid_elsewhere(options: RunOptions) -> None:
 def _with_single_values(options: RunOptions) -> str:
     """Return the command that was typed, with the first value of each option that has several."""
     first = [f"--{name} {values[0]}" for name, values in options.grid.items()]
+    from wirespeed.typed_command import TYPED
+
     return f"{TYPED:{' '.join(first) or 'without --batch'}}"
 
 

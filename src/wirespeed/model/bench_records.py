@@ -129,7 +129,7 @@ class ReferenceFigure:
     """One figure, for the measurement of the same operation, engine, type, place, size and ranks."""
 
     kind: ReferenceKind
-    """A baseline, a figure that the user added, the fleet's median, the package's figure, or a
+    """A baseline, a figure that the user added, the median of earlier runs, the package's figure, or a
     model of the links."""
     source: str
     """Its name with its date; of a roofline the model."""

@@ -14,7 +14,6 @@ from msgspec import Struct, convert
 
 from wirespeed.compiled import Compiled
 from wirespeed.model.records import Finding, Status, Subject
-from wirespeed.typed_command import TYPED
 
 
 class FindingText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -36,14 +35,23 @@ class FindingText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
         self, *, subject: Subject | None = None, evidence: Iterable[str] = (), **values: object
     ) -> Finding:
         """values: those that the templates name; under a field's name (`saw`) that whole text."""
+        templates = [getattr(self, name) for name in self.__struct_fields__[1:]]
+        known = {**values, **_typed(templates)}
         texts: dict[str, Any] = {
-            name: values[name]
-            if name in values
-            else getattr(self, name).format(typed=TYPED, **values)
-            for name in self.__struct_fields__[1:]
+            name: values[name] if name in values else template.format(**known)
+            for name, template in zip(self.__struct_fields__[1:], templates, strict=True)
         }
         who = subject or Subject("job", "job")
         return Finding(id=self.id, subject=who, evidence=tuple(evidence), **texts)
+
+
+def _typed(templates: Iterable[str]) -> dict[str, object]:
+    """Return the command that was typed, where a template shows it."""
+    if not any("{typed" in template for template in templates):
+        return {}
+    from wirespeed.typed_command import TYPED
+
+    return {"typed": TYPED}
 
 
 class FindingTexts:

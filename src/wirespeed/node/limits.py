@@ -16,7 +16,6 @@ from wirespeed.errors import CannotMeasure
 from wirespeed.model.records import Choice
 from wirespeed.model.units import format_size
 from wirespeed.node.reading import Notes, numbered, read_fields, read_number, read_text
-from wirespeed.typed_command import TYPED
 
 UNLIMITED = "unlimited"
 """How a limit that is not there is noted among the facts."""
@@ -358,6 +357,8 @@ def _refuse_beyond_memory(ranks: int, available: int) -> None:
     need = TORCH_BYTES + ranks * RANK_BYTES
     if available and ranks > 1 and need > available:
         most = max(1, (available - TORCH_BYTES) // RANK_BYTES)
+        from wirespeed.typed_command import TYPED
+
         raise CannotMeasure(
             f"--ranks {ranks} would take {format_size(need)} of memory before the "
             f"first operation; {format_size(available)} are available here",

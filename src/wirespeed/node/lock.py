@@ -30,7 +30,6 @@ import msgspec
 from wirespeed.errors import CannotMeasure, StorageError
 from wirespeed.node.reading import opened
 from wirespeed.process import boot_id, pid_space, started
-from wirespeed.typed_command import TYPED
 
 BOUND_S = 30.0
 """A lock that nobody has touched for so long has lost its owner."""
@@ -158,6 +157,8 @@ class Lock:
             if made is not None:
                 return cls(*made, before)
             time.sleep(_POLL_S * random.random())  # else two that are in each other's way stay so
+        from wirespeed.typed_command import TYPED
+
         raise CannotMeasure(
             f"{folder} could not be locked: too many want it at once",
             expected="one job at a time",

@@ -22,7 +22,6 @@ from wirespeed.runs.loading import load, read_document
 from wirespeed.runs.named_files import list_baselines, load_baseline
 from wirespeed.runs.place import FOLDER_NAME, runs_home
 from wirespeed.runs.rows import STAMP_LENGTH, RunRow, id_in, order_of
-from wirespeed.runs.selection import find_selection, is_selection
 from wirespeed.runs.source import RUNS_LIST, elsewhere, folder_of, named, opened, place
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ def find(reference: str) -> Path:
     A full id, a prefix of one id, a folder's name, `last`, `last~2`, or the path of a run folder or
     of a run's JSON. UsageError when no run or several match.
     """
+    from wirespeed.runs.selection import find_selection, is_selection
+
     if is_selection(reference):
         found = find_selection(reference)
         if len(found) > 1:
@@ -77,6 +78,8 @@ def find(reference: str) -> Path:
 def find_all(reference: str) -> list[Path]:
     """Return the folders, oldest first, of the runs that `reference` names: one as of `find`, or
     several (`last:3`, `last~5..last~3`, `7f3c..91ae`)."""
+    from wirespeed.runs.selection import find_selection, is_selection
+
     return find_selection(reference) if is_selection(reference) else [find(reference)]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
-from wirespeed.errors import Interrupted, harmless
+from wirespeed.errors import CannotMeasure, Interrupted, harmless
 from wirespeed.launchers.base import Held, Prepared
 from wirespeed.launchers.children import JobLogs
 from wirespeed.launchers.supervise import (
@@ -119,13 +119,16 @@ class Launched:
     def _grade(self, end: JobEnd, code: int, findings: list[Finding]) -> WatchGrade:
         """Return what is said of the job; the exit code stays the job's own."""
         interrupted = end.reason == "interrupted"
-        failed = code != 0 and not interrupted
+        # 3 without a rank that failed: a node or its connection was lost, or ranks never started.
+        lost = code == CannotMeasure.exit_code and end.first is None
+        failed = code != 0 and not interrupted and not lost
         if self._watch != "no":
             seen = watch_grade(findings, job_failed=failed)
-            if not interrupted or seen.verdict in ("HUNG", "SLOW", "JOB FAILED"):
+            ended = not interrupted and not lost
+            if ended or seen.verdict in ("HUNG", "SLOW", "JOB FAILED"):
                 return seen
-        if interrupted:
-            return WatchGrade("INTERRUPTED", code)
+        if interrupted or lost:
+            return WatchGrade("INTERRUPTED" if interrupted else "UNKNOWN", code)
         return WatchGrade("JOB FAILED" if failed else "ENDED WELL", code)
 
     def _run(

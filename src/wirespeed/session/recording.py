@@ -15,7 +15,6 @@ from wirespeed.checks.counting import with_counters
 from wirespeed.checks.judge import alone_finding, cause_first, count_listed, judge
 from wirespeed.checks.strictness import PLAIN, Strictness
 from wirespeed.checks.verdicts import Extent, Grade, grade, topo_grade
-from wirespeed.checks.wording import fitted
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError, WirespeedError
 from wirespeed.model.bench_records import GridPoint, Setting
 from wirespeed.model.codec import to_json
@@ -35,7 +34,6 @@ from wirespeed.reference import Reference
 from wirespeed.runs.folder import RunFolder
 from wirespeed.session.findings import make_finding
 from wirespeed.session.run_builder import ProgressView, RunBuilder
-from wirespeed.typed_command import TYPED
 from wirespeed.watchdog import Outcome
 
 OF_THE_WORLD = frozenset(
@@ -186,7 +184,10 @@ class Session:
             findings = self.strictness.allowed(findings)
         grade = self._grade(world, outcome, findings, measured)
         findings, grade = self.strictness.judged(findings, grade)
-        findings = fitted(findings, world, heard.choices)
+        if any(one.fix or one.next or one.status == "not_checked" for one in findings):
+            from wirespeed.checks.wording import fitted
+
+            findings = fitted(findings, world, heard.choices)
         findings = [replace(one, next=self.again(one.next)) for one in findings]
         run = replace(
             self._told(world),
@@ -266,6 +267,8 @@ class Session:
         if self.ledger is not None:
             return f"wirespeed check --resume {self.folder.id}"
         if self._goodput is not None and self._goodput.checkpoints:
+            from wirespeed.typed_command import TYPED
+
             return f"{TYPED:--checkpoint-dir {self._goodput.folder} --resume}"
         return ""
 

@@ -336,7 +336,7 @@ def _more(run: Run) -> str:
 KINDS: dict[ReferenceKind, str] = {
     "baseline": "baseline",
     "own": "own figure",
-    "fleet": "fleet's median",
+    "fleet": "earlier runs",
     "reference": "reference",
     "roofline": "roofline",
 }
