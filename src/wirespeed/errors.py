@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from typing import Any
 
 __all__ = [
-    "COMMAND_LINE",
     "CannotMeasure",
     "CommandProblem",
     "InputError",

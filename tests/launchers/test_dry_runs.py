@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from wirespeed.launchers.base import SCRATCH, Host, Job, Piece, Prepared, as_sh
+from wirespeed.launchers.deepspeed import command_line
+from wirespeed.launchers.engines import metaflow, ray
 from wirespeed.launchers.engines.local import LocalPrepared
 from wirespeed.launchers.engines.ray import RayPrepared
 from wirespeed.launchers.engines.slurm import SlurmPrepared
@@ -77,8 +79,17 @@ FAR = {
 """Options of each engine, and of the ways in which it asks something of the far side."""
 
 
+@pytest.fixture
+def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No launcher's package can be imported, and no program stands beside Python."""
+    for module in (ray, metaflow, command_line):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+
+
 @pytest.mark.parametrize("verb", ["launch", "check"])
 @pytest.mark.parametrize("case", FAR)
+@pytest.mark.usefixtures("nothing_installed")
 def test_a_dry_run_needs_no_program_and_no_far_side(
     cli: Any, tmp_path: Path, case: str, verb: str
 ) -> None:
