@@ -37,11 +37,11 @@ def test_nothing_measured_is_unknown(cli: Any) -> None:
 def test_each_size_has_a_share(cli: Any) -> None:
     """Without a bound on the whole, a size takes as long as it may; with one, they share it."""
     words = ("--sizes", "1K,2K,4K,8K", "--precision", "0.1")
-    assert cli(*OPS, *words, "--max-time", "1").code == 0
+    assert cli(*OPS, *words, "--max-time", "6").code == 0
     run = cli.run()
     assert (len(run["measurements"]), left_out(run)) == (4, [])
     spent = [one["iterations"] * one["time_us"]["median"] / 1e6 for one in run["measurements"]]
-    assert sum(spent) < 1
+    assert sum(spent) < 6
 
 
 @pytest.mark.slow
