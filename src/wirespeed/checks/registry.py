@@ -100,7 +100,7 @@ do at work. `traffic`: what it does at work together with others: data, speed, l
 
 
 class NodeRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a finding says of a node, and what takes that back."""
+    """Rule for a node's state: what a finding is about, and what clears it."""
 
     about: About = "job"
     cleared_by: tuple[str, ...] = ()

@@ -338,7 +338,7 @@ class Graded:
 
 
 def _grade_latency(expectation: Expectation, measurement: Measurement) -> Graded | None:
-    """By time; low only where the whole interval is outside the spread of what it is compared with."""
+    """Grade a time: low only where its whole interval is outside the spread of the expectation."""
     if not expectation.time_s:
         return None
     time = measurement.time
@@ -365,7 +365,7 @@ def grade_time(expectation: Expectation, seconds: float, low: float) -> Graded:
 
 
 def _grade_bandwidth(expectation: Expectation, measurement: Measurement) -> Graded | None:
-    """By busbw. A pass that another known figure contradicts clearly is a warning."""
+    """Grade a bandwidth. A pass that another known figure contradicts clearly is a warning."""
     if not expectation.busbw:
         return None
     share = measurement.busbw / expectation.busbw

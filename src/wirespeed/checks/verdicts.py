@@ -19,7 +19,7 @@ SHARED = "WORLD-003"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """How a run ends."""
+    """Verdict word, exit code and subject with which a run ends."""
 
     verdict: Verdict
     exit_code: int
@@ -33,7 +33,7 @@ class Grade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """What a run set out to look at."""
+    """Scope of a run: what it was asked for, and how far it came."""
 
     only: bool = False
     """Whether the user selected some checks."""

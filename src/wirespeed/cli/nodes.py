@@ -276,7 +276,7 @@ _MOST_LOOKS = 3
 
 
 def _open_ids(one: "NodeState") -> str:
-    """Those that make its state."""
+    """Return the ids of the open findings that make the state of the node."""
     return listed([finding.id for finding in one.open if finding.status == one.said], _MOST_OPEN)
 
 

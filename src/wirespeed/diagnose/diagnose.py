@@ -183,7 +183,7 @@ _SHOWN = 4
 
 
 def _verdict_of(findings: Iterable[Finding]) -> tuple[Verdict, int]:
-    """What is said of logs, and the exit code."""
+    """Return the verdict on logs and the exit code."""
     told = list(findings)
     if any(one.status == "fail" for one in told):
         return "CAUSE NAMED", 1

@@ -49,13 +49,16 @@ class OpenFinding:
 
 
 def rule_of(id: str) -> NodeRule:
-    """What a finding of that id says of a node; of ids that nobody explains nothing."""
+    """Return the rule for findings of that id; an id that nobody explains is about a job."""
     known = EXPLAINED.get(id)
     return known.of_node if known else _OF_A_JOB
 
 
 def is_about_node(id: str, category: str = "") -> bool:
-    """Whether such a finding is about a node's hardware, system or network; category: of `diagnose`."""
+    """Return whether such a finding is about a node's hardware, system or network.
+
+    category: the category that `diagnose` gave it; empty elsewhere.
+    """
     return rule_of(id).about != "job" or category in NODE_TROUBLES
 
 

@@ -68,14 +68,14 @@ def unread(host: str) -> NodeFacts:
 
 
 def node_findings(node: NodeFacts) -> list[Finding]:
-    """How the node is, by its facts alone; pure."""
+    """Return the findings about a node by its facts alone; pure."""
     world = World(size=1, nodes=(node,), backend="", launcher="")
     found = [*health_findings(world), *cpu_findings(world)]
     return [*found, *gpu_fault_findings(world), *gpu_state_findings(world)]
 
 
 def node_problems(node: NodeFacts) -> list[Finding]:
-    """What is wrong with the node, by its facts alone; pure."""
+    """Return what is wrong with the node, by its facts alone; pure."""
     return problems(node_findings(node))
 
 
