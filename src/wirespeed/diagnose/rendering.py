@@ -131,7 +131,7 @@ def _explains(one: Seen, other: Seen) -> bool:
 
 
 def _is_the_same(one: Seen, other: Seen) -> bool:
-    """Return whether both are the same trouble in the same lines, so that neither follows from the other."""
+    """Return whether both are one trouble in the same lines: neither follows from the other."""
     if one.rule.category != other.rule.category:
         return False
     lines = {hit.line.where for hit in (one.start, *one.hits)}

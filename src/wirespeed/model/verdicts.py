@@ -124,14 +124,15 @@ MEANINGS: dict[Verdict, Meaning] = {
         "measured",
         (BENCH, TRAIN),
         "0",
-        "Figures were measured, with exact data. Speed is judged only against a baseline that you set.",
+        "Figures were measured, and no data was wrong. Speed is judged only against a baseline that you "
+        "set; the line says whether it was.",
     ),
     "READY": Meaning(
         "good",
         (CHECK, GATE),
         "0",
         "World, data and speed were looked at, and nothing failed. `speed_judged: false`: the speed was "
-        "measured, and there was nothing to judge it by.",
+        "measured, and not all of it could be judged.",
     ),
     "PASSED": Meaning(
         "good",
@@ -140,7 +141,7 @@ MEANINGS: dict[Verdict, Meaning] = {
         "`check --only`: the selected checks passed, n of the m that a full check of this world lists.",
     ),
     "NO CULPRIT": Meaning(
-        "good", (LOCATE,), "0", "All pairs were measured, and no node or link is slow."
+        "good", (LOCATE,), "0", "The pairs that were measured show no slow node, link or rank."
     ),
     "ENDED WELL": Meaning(
         "good",
