@@ -150,7 +150,7 @@ def test_a_node_without_python_and_two_with_other_software(ssh_lab: Any, cli: An
     found = {one["subject"]["name"]: one for one in cli.run()["findings"]}
     ids = {name: one["id"] for name, one in found.items()}
     assert ids == {"node-1": "LAUNCH-004", "node-2": "LAUNCH-005", "node-3": "LAUNCH-006"}
-    assert f"wirespeed=={__version__}" in found["node-2"]["fix"]
+    assert f"wirespeed=={__version__}" in found["node-2"]["next"]
     assert "9.9" in found["node-3"]["saw"]
 
 
