@@ -97,6 +97,9 @@ def _base(podman: Podman) -> None:
         words = ["unshare", "--mount", "debootstrap", "--variant=minbase", "bookworm", str(root)]
         done = podman.ask(*words, timeout=BUILD_S)
         assert done.returncode == 0, done.stdout + done.stderr
+        # debootstrap leaves the packages that it took; a base image that is published has none.
+        for package in (root / "var/cache/apt/archives").glob("*.deb"):
+            package.unlink()
         packed = podman.ask("tar", "-C", str(root), "-cf", str(tar), ".")
         assert packed.returncode == 0, packed.stderr
         shutil.rmtree(root)
