@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta, Struct
 
 Role = Literal["cause", "symptom", "consequence", "fact"]
-Confidence = Literal["certain", "likely"]
+Confidence = Literal["certain", "likely", "possible"]
 Stage = Literal["machine", "setup", "program", "network", "wait", "aftermath"]
 Id = Annotated[str, Meta(pattern="^[A-Z][A-Z0-9]*-[0-9]{3}$")]
 
@@ -38,9 +38,14 @@ class Rule(
     somebody who waited too long; what follows when others are gone. Of several causes the
     earlier stage explains the later."""
     confidence: Confidence = "likely"
-    """`certain`: the line can mean nothing else."""
+    """`certain`: the line can mean nothing else. `likely`: it nearly always means this. `possible`: it
+    may mean this or something else, so the rule suggests its cause and never names it."""
     unproven: bool = False
-    """No real log has matched it yet: its texts are from sources and manuals. Never `certain`."""
+    """Nothing cited shows yet that the message means this. Such a rule suggests its cause and never
+    names it."""
+    proof: str = ""
+    """What shows that the message exists and means this: a public log (`NVIDIA/nccl#426`), or the
+    program, its version and the file that prints it (`NCCL 2.28.9 src/transport/net_ib.cc`)."""
     anchors: tuple[str, ...] = ()
     """Plain texts, compared without case; a line that holds none is never looked at. Choose rare
     ones of 5 characters or more: they decide how fast logs are read."""
@@ -92,6 +97,11 @@ class Rule(
     """Lines that hit."""
     negative: tuple[str, ...] = ()
     """Lines much like it that do not."""
+
+    @property
+    def suggests(self) -> bool:
+        """Return whether it only suggests its cause: it is unproven, or the line may mean more."""
+        return self.unproven or self.confidence == "possible"
 
     @cached_property
     def compiled(self) -> re.Pattern[str] | None:

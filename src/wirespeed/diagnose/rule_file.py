@@ -276,7 +276,9 @@ def _incomplete(rule: Rule) -> Iterator[Fault]:
         if len(anchor) < _SHORTEST:
             yield Fault("anchors", repr(anchor), f"{_SHORTEST} characters or more, rare ones")
     if rule.unproven and rule.confidence == "certain":
-        yield Fault("confidence", "certain", "likely, of a rule that no real log has matched")
+        yield Fault("confidence", "certain", "likely or possible, of a rule that is unproven")
+    if rule.unproven and rule.proof:
+        yield Fault("unproven", "true", "false, since the rule cites a proof")
     if rule.role == "cause" and not rule.fix:
         yield Fault("fix", "nothing", "what to do about the cause")
     if rule.role == "symptom" and not rule.checks:
