@@ -345,7 +345,8 @@ def _refused(refusal: Mapping[str, Any]) -> Finding:
 def log_findings(folder: Path) -> list[Finding]:
     """Return causes that the logs in `folder` show, as warnings: the watchdog has named who failed.
 
-    Where they prove none, what is possible and the exception that began the failure. Nothing where there is no log, as under somebody else's launcher, which has them.
+    Where they prove none, what is possible and the exception that began the failure. Nothing where there
+    is no log, as under somebody else's launcher, which has them.
     """
     from wirespeed.diagnose.diagnose import diagnose
     from wirespeed.diagnose.sources import find_sources
