@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.diagnose.findings import JOB, make_finding, one_rank, ranks_told
+from wirespeed.diagnose.flight_progress import Stall, progress_of
 from wirespeed.diagnose.flight_read import WINDOW, Call, Calls, Dump, Group
 from wirespeed.diagnose.flight_waits import Job, Lack, by_group, job_of, jobs_of, kinds_of
 from wirespeed.model.records import Finding
@@ -217,8 +218,8 @@ def _of_job(every: Mapping[int, Dump], unreadable: int) -> list[Finding]:
     job = job_of(every)
     wrong = mismatches(every)
     found = [_other_collective(one, every) for one in _first_of_each(wrong)]
-    blamed = job.culprits() if all(one.ended for one in wrong) else []
-    found += [_behind(rank, job) for rank in blamed[:_MOST]]
+    if all(one.ended for one in wrong):
+        found += _holding_up(job)
     if not found and (left := left_order(job)) is not None:
         found.append(_other_order(left, job))
     if not found and (cycle := job.cycle()):
@@ -229,6 +230,78 @@ def _of_job(every: Mapping[int, Dump], unreadable: int) -> list[Finding]:
     if missing and all(one.id != "FLIGHT-003" for one in found):
         found.append(make_finding("dumps_missing", ranks=ranks_told(missing), read=len(every)))
     return found
+
+
+def _holding_up(job: Job) -> list[Finding]:
+    """Who is behind; nobody where the job still ran between the dumps."""
+    if job.earlier:
+        return [_still_moving(job)]
+    progress = progress_of(job)
+    blamed = job.culprits()
+    stuck = [one for one in progress.stuck() if one.rank not in blamed]
+    known = {*blamed, *(one.rank for one in stuck)}
+    stopped = [one for one in progress.stopped() if one.rank not in known]
+    every = {*known, *(one.rank for one in stopped)}
+    if every and not progress.explained_by(every):
+        return []
+    found = [_behind(rank, job) for rank in blamed]
+    found += [_device_behind(one, job) for one in stuck]
+    found += [_stopped_early(one, job) for one in stopped]
+    return found[:_MOST]
+
+
+def _still_moving(job: Job) -> Finding:
+    one = job.earlier[0]
+    where = f"collective {one.seq} of group {one.group.title}"
+    return make_finding(
+        "dumps_moving",
+        evidence=(
+            f"{job.dumps[one.other].source}: {where}, completed",
+            f"{job.dumps[one.rank].source}: has not called it",
+        ),
+        other=one.other,
+        rank=one.rank,
+        where=where,
+        ranks=ranks_told(sorted({each.rank for each in job.earlier})),
+    )
+
+
+def _device_behind(stall: Stall, job: Job) -> Finding:
+    dump, lack = job.dumps[stall.rank], stall.lack
+    through = ranks_told(lack.waiting)
+    return make_finding(
+        "device_behind",
+        subject=one_rank([stall.rank]) if dump.sure else JOB,
+        evidence=(
+            f"{dump.source}: {_where(lack)}, {lack.call.state}",
+            *(f"{job.dumps[rank].source}: came through it" for rank in lack.waiting[:_SHOWN]),
+        ),
+        rank=stall.rank,
+        where=_where(lack),
+        through=through,
+        calls=stall.calls,
+    )
+
+
+def _stopped_early(stall: Stall, job: Job) -> Finding:
+    dump = job.dumps[stall.rank]
+    first = min(job.lacks[stall.rank], key=lambda one: (one.call.seq < 0, one.call.created))
+    return make_finding(
+        "stopped_early",
+        subject=one_rank([stall.rank]) if dump.sure else JOB,
+        evidence=(
+            f"{dump.source}: {_where(stall.lack)}, {stall.lack.call.state}",
+            f"{job.dumps[stall.lack.waiting[0]].source}: waits in it, too, and called more",
+        ),
+        rank=stall.rank,
+        where=_where(first),
+        own=_where(stall.lack),
+        peers=ranks_told(stall.lack.waiting),
+        wait=_verb(stall.lack.waiting, "waits"),
+        calls=stall.calls,
+        others=ranks_told(first.waiting),
+        waits=_verb(first.waiting, "waits"),
+    )
 
 
 def _first_of_each(wrong: Sequence[Mismatch]) -> list[Mismatch]:
