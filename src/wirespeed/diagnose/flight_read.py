@@ -223,17 +223,17 @@ def _dump(data: Mapping[str, Any], source: str, number: int) -> Dump:
 def _reached(
     status: Mapping[str, Any], groups: Mapping[str, Group], entries: list[Any]
 ) -> dict[Group, Reach]:
-    """By group; empty where nothing shows which count is of which group.
+    """Return the counts by group; none where nothing shows which count is of which group.
 
-    `pg_status` counts by the rank's own number of a group, `pg_config` names it as all ranks do. Both count
-    up as groups are made, so the n-th of one is the n-th of the other, and no call may contradict that.
+    `pg_status` has the rank's own number of a group, `pg_config` the name that all ranks give it. Both
+    rise as groups are made, so the n-th of one is the n-th of the other, if no call contradicts that.
     """
-    if len(status) != len(groups) or not all(one.isdecimal() for one in (*status, *groups)):
+    numbered = all(_text(one).isdecimal() for one in (*status, *groups))
+    if len(status) != len(groups) or not numbered:
         return {}
-    numbers, names = sorted(status, key=int), sorted(groups, key=int)
-    number_of = dict(zip(names, numbers, strict=True))
-    calls = [(str((entry.get("process_group") or ("",))[0]), entry) for entry in entries]
-    if any(number_of.get(name) != str(entry.get("pg_id", "")) for name, entry in calls):
+    number_of = dict(zip(sorted(groups, key=int), sorted(status, key=int), strict=True))
+    calls = [(_text((entry.get("process_group") or ("",))[0]), entry) for entry in entries]
+    if any(number_of.get(name) != _text(entry.get("pg_id", "")) for name, entry in calls):
         return {}
     transfers = {name for name, entry in calls if entry.get("is_p2p")}
     newest: dict[str, int] = {}

@@ -7,13 +7,16 @@ not issued. A culprit lacks a collective in which others wait, and itself waits 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.diagnose.flight_read import Call, Calls, Dump, Group, Reach, Transfer, What
+from wirespeed.diagnose.flight_read import Call, Calls, Dump, Group, Reach, What
 
-ENOUGH = 2
+_ENOUGH = 2
 """Calls that others came through, at least: a single one may have ended between two dumps."""
+_NAMED = 16
+"""Ranks that completed a call, as many as are named at most."""
 _HOLDING = 64
 """Ranks of a circle that are looked at: of a longer one nobody stands out."""
 _APART_NS = 6 * 3600 * 10**9
@@ -131,21 +134,12 @@ class Job:
     """Whom each rank waits for: one per group is enough to follow a cycle."""
     stuck: dict[int, list[Lack]] = field(default_factory=dict)
     """Calls of NCCL that a rank has open and that others, who are named as waiting, came through."""
+    blind: set[int] = field(default_factory=set)
+    """Ranks with several such calls: what else they have open says nothing of their devices."""
     over: set[tuple[Group, int]] = field(default_factory=set)
     """Numbers of calls that are open somewhere and that somebody came through: all have come."""
     earlier: list[Earlier] = field(default_factory=list)
     """Ranks whose dump is from before that of another: the job still ran between them."""
-
-    def blind(self) -> set[int]:
-        """Ranks that have several calls open which others came through."""
-        return {rank for rank, lacks in self.stuck.items() if len(lacks) >= ENOUGH}
-
-    def passed(self, rank: int, call: Call | Transfer) -> bool:
-        """Whether the rank came through an open call, as its device runs calls in order."""
-        lacks = self.stuck.get(rank, ())
-        if len(lacks) < ENOUGH or call.place < 0:
-            return False
-        return call.place < max(lack.call.place for lack in lacks)
 
     def culprits(self) -> list[int]:
         """Who is waited for and waits for nobody; empty where that singles nobody out."""
@@ -256,6 +250,8 @@ def job_of(dumps: Mapping[int, Dump]) -> Job:
     ]
     for state in every:
         _find_over(job, state)
+    job.blind = {rank for rank, lacks in job.stuck.items() if len(lacks) >= _ENOUGH}
+    job.busy |= job.blind
     for state in every:
         _judge(job, state)
     _judge_transfers(job)
@@ -273,9 +269,7 @@ def _unclear_counts(dumps: Mapping[int, Dump]) -> set[Group]:
     }
 
 
-def _counts(
-    group: Group, members: Iterable[int], dumps: Mapping[int, Dump]
-) -> dict[int, Reach]:
+def _counts(group: Group, members: Iterable[int], dumps: Mapping[int, Dump]) -> dict[int, Reach]:
     found = {rank: dumps[rank].reached.get(group) for rank in members if rank in dumps}
     return {rank: reach for rank, reach in found.items() if reach is not None}
 
@@ -361,7 +355,7 @@ def _judge(job: Job, state: _GroupState) -> None:
     waiting = {
         rank: max(seqs)
         for rank, of in calls.items()
-        if (seqs := [x for x in _open(of) if x not in state.over and not job.passed(rank, of[x])])
+        if rank not in job.blind and (seqs := [seq for seq in _open(of) if seq not in state.over])
     }
     here = [rank for rank in members if rank in job.dumps]
     least = min((issued.get(rank, -1) for rank in here), default=-1)
@@ -412,7 +406,7 @@ def _passed(calls: Calls, counts: Mapping[int, Reach]) -> set[int]:
         for of in calls.values()
         for seq, call in of.items()
     }
-    passed = set()
+    passed: set[int] = set()
     for rank, of in calls.items():
         most = max((one.completed for other, one in counts.items() if other != rank), default=-1)
         # NCCL runs a group's calls in order: who came through a later one came through this one.
@@ -422,29 +416,30 @@ def _passed(calls: Calls, counts: Mapping[int, Reach]) -> set[int]:
 
 
 def _find_stuck(job: Job, state: _GroupState) -> None:
-    calls, counts, group = state.calls, state.counts, state.group
+    calls, group = state.calls, state.group
+    members = sorted({*calls, *state.counts})
     for rank, of in calls.items():
         for seq in sorted(state.over.intersection(_open(of))):
-            through = [
-                other
-                for other in dict.fromkeys((*calls, *counts))
-                if other != rank and _came_through(other, seq, calls, counts)
-            ]
-            if through:
-                job.stuck.setdefault(rank, []).append(Lack(group, of[seq], tuple(through)))
+            through = (
+                other for other in members if other != rank and _has_completed(other, seq, state)
+            )
+            if some := tuple(islice(through, _NAMED)):
+                job.stuck.setdefault(rank, []).append(Lack(group, of[seq], some))
 
 
-def _came_through(rank: int, seq: int, calls: Calls, counts: Mapping[int, Reach]) -> bool:
-    call = calls[rank].get(seq) if rank in calls else None
+def _has_completed(rank: int, seq: int, state: _GroupState) -> bool:
+    call = state.calls[rank].get(seq) if rank in state.calls else None
     if call is not None:
         return call.done
-    return rank in counts and counts[rank].completed >= seq
+    return rank in state.counts and state.counts[rank].completed >= seq
 
 
 def _find_earlier(job: Job, state: _GroupState) -> None:
     """A count tells only where its rank has calls of the group, whose numbers confirm it."""
     calls, counts, group, issued = state.calls, state.counts, state.group, state.issued
-    if any(call.what.op in _ONE_SIDED or call.many for of in calls.values() for call in of.values()):
+    if any(
+        call.what.op in _ONE_SIDED or call.many for of in calls.values() for call in of.values()
+    ):
         return
     over = {rank: [seq for seq, call in of.items() if call.done] for rank, of in calls.items()}
     if any(call.doubtful for of in calls.values() for call in of.values()):
@@ -520,11 +515,9 @@ def _judge_transfers(job: Job) -> None:
     there: Counter[tuple[Group, int, int, bool]] = Counter()
     for rank, dump in job.dumps.items():
         for one in dump.transfers:
-            if job.passed(rank, one):
-                continue
             there[one.group, rank, one.peer, one.sends] += 1
     for (group, rank, peer, sends), count in sorted(there.items()):
-        if peer < 0 or there[group, peer, rank, not sends] >= count:
+        if peer < 0 or rank in job.blind or there[group, peer, rank, not sends] >= count:
             continue
         texts = {
             (one.group, one.peer, one.sends): one.text for one in job.dumps[rank].transfers[::-1]
