@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from operator import gt, itemgetter, lt
 
+from wirespeed.diagnose.allocations import Reason, read_allocation
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Hit, Line
+from wirespeed.diagnose.watchdog_lines import calls_of, mismatches
 
 # What the rules saw in all logs of a job, gathered in bounded memory.
 
@@ -84,6 +86,8 @@ _KEPT = 256
 """Hits kept of a rule: the first of each rank (or host, or log), up to so many."""
 _COMPARED = 4096
 """As many where ranks are compared, so that the odd one among thousands is not missed."""
+_RANKS_COMPARED = frozenset({"WD-001", "WD-003", "WD-012"})
+"""Rules beside the alike ones whose hits are compared across ranks."""
 
 
 @dataclass(slots=True)
@@ -111,7 +115,8 @@ class Seen:
         if self.first is None or earlier(hit.line, self.first.line):
             self.first = hit
         writer = _writer(hit)
-        most = _COMPARED if self.rule.alike else _KEPT
+        compared = self.rule.alike or self.rule.id in _RANKS_COMPARED
+        most = _COMPARED if compared else _KEPT
         if writer not in self._writers and len(self._writers) < most:
             self._writers.add(writer)
             self.hits.append(hit)
@@ -286,6 +291,43 @@ def _behind(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
     for rank, (enqueued, hit) in sorted(late.items()):
         told = {"rank": str(rank), "enqueued": str(enqueued), "waiting": str(times)}
         yield Hit(rule, hit.line, wait.groups | told)
+
+
+def _compare_collectives(rule: Rule, evidence: Evidence, *, grouped: bool) -> Iterator[Hit]:
+    """Yield the lines of ranks that are in different collectives at one number of one group.
+
+    grouped: whether lines of the same rank name the group. Without them the numbers may be of several
+    groups, so a difference only suggests a mismatch.
+    """
+    calls = calls_of(evidence.hits("WD-001"), evidence.hits("WD-012"))
+    for mismatch in mismatches(calls, grouped=grouped)[:1]:
+        for call in mismatch.calls:
+            yield Hit(rule, call.hit.line, {"rank": str(call.rank), **mismatch.words})
+
+
+def _allocations(rule: Rule, evidence: Evidence, reason: Reason) -> Iterator[Hit]:
+    """Yield the refused allocations whose own numbers say this reason."""
+    for hit in evidence.hits("PY-001"):
+        allocation = read_allocation(hit.line.text)
+        if allocation.reason == reason:
+            yield Hit(rule, hit.line, {**hit.groups, **allocation.words()})
+
+
+_FRAMES = 60
+"""Lines of a Python stack, at most, between the call that pins memory and the error."""
+
+
+def _pinned(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
+    """Yield errors without a size that stand below a stack in which host memory is pinned."""
+    calls = evidence.hits("ALLOC-020")
+    for hit in evidence.hits("PY-001"):
+        if "size" in hit.groups:
+            continue
+        for call in calls:
+            lines = hit.line.number - call.line.number
+            if call.line.source == hit.line.source and 0 <= lines <= _FRAMES:
+                yield Hit(rule, hit.line, {**hit.groups, **call.groups})
+                break
 
 
 def _rank(hit: Hit) -> int | None:
@@ -464,6 +506,15 @@ def _unknown_exceptions(rule: Rule, evidence: Evidence, runtime: bool) -> Iterat
 
 DERIVED: dict[str, Derive] = {
     "addresses-between-hosts": _between_hosts,
+    "allocation-beside-others": partial(_allocations, reason="others"),
+    "allocation-in-fragments": partial(_allocations, reason="fragments"),
+    "allocation-larger-than-gpu": partial(_allocations, reason="larger"),
+    "allocation-of-pinned-memory": _pinned,
+    "allocation-on-full-gpu": partial(_allocations, reason="full"),
+    "allocation-over-own-cap": partial(_allocations, reason="cap"),
+    "allocation-with-free-memory": partial(_allocations, reason="free"),
+    "collectives-differ": partial(_compare_collectives, grouped=True),
+    "collectives-differ-perhaps": partial(_compare_collectives, grouped=False),
     "copies": _copies,
     "fell-off-the-bus": _lost,
     "joined-by-too-few": partial(_joined, by="STORE-040", apart=lt),
