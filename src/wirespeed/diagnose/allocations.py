@@ -39,6 +39,8 @@ _NOTABLE_SHARE = 0.05
 """Share of the GPU below which unallocated memory is the ordinary rest of a full pool."""
 _OTHERS_SHARE = 0.25
 """Share of the GPU from which other processes, and not this one, are what fills it."""
+_FULL_SHARE = 0.9
+"""Share of the GPU that this process's own pool would reach, where the line tells nothing of free memory."""
 _ROUNDING = 1.1
 """The allocator asks the driver for somewhat more than the program asked for."""
 
@@ -74,7 +76,14 @@ class Allocation:
         notable = self.total * _NOTABLE_SHARE
         if self.unallocated is not None and self.unallocated >= max(self.asked, notable):
             return "fragments"
-        return "full" if self.free is not None or self.allocated is not None else "unknown"
+        return "full" if self._fills_gpu else "unknown"
+
+    @property
+    def _fills_gpu(self) -> bool:
+        if self.free is not None:
+            return True
+        pool = (self.allocated or 0) + (self.unallocated or 0)
+        return pool + (self.asked or 0) > (self.total or 0) * _FULL_SHARE
 
     @property
     def _is_over_cap(self) -> bool:

@@ -313,6 +313,11 @@ def _allocations(rule: Rule, evidence: Evidence, reason: Reason) -> Iterator[Hit
             yield Hit(rule, hit.line, {**hit.groups, **allocation.words()})
 
 
+def _warned_of_architecture(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
+    """Yield the warnings that torch has no code for a GPU, unless the job trains on after them."""
+    return _told_by(rule, () if evidence.trains else evidence.hits("ARCH-001"))
+
+
 _FRAMES = 60
 """Lines of a Python stack, at most, between the call that pins memory and the error."""
 
@@ -513,6 +518,7 @@ DERIVED: dict[str, Derive] = {
     "allocation-on-full-gpu": partial(_allocations, reason="full"),
     "allocation-over-own-cap": partial(_allocations, reason="cap"),
     "allocation-with-free-memory": partial(_allocations, reason="free"),
+    "architecture-warning-alone": _warned_of_architecture,
     "collectives-differ": partial(_compare_collectives, grouped=True),
     "collectives-differ-perhaps": partial(_compare_collectives, grouped=False),
     "copies": _copies,

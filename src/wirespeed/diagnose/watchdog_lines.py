@@ -72,7 +72,7 @@ def calls_of(timeouts: Iterable[Hit], stops: Iterable[Hit]) -> list[Call]:
         if rank is None:
             continue
         near = places.get((rank, int(hit.groups["seq"])), [])
-        stop = min(near, key=lambda one, of=hit: abs(one.line.order - of.line.order), default=None)
+        stop = _nearest(near, hit)
         sizes = dict.fromkeys((hit.groups.get("size", ""), hit.groups.get("out", "")))
         call = Call(
             rank=rank,
@@ -107,6 +107,13 @@ def mismatches(calls: Sequence[Call], *, grouped: bool) -> list[Mismatch]:
             kinds = sorted(_by_kind(ranks.values()), key=len)
             found.append(Mismatch(tuple(call for same in kinds for call in same)))
     return sorted(found, key=lambda one: one.calls[0].hit.line.order)
+
+
+def _nearest(hits: Iterable[Hit], to: Hit) -> Hit | None:
+    def distance(hit: Hit) -> int:
+        return abs(hit.line.order - to.line.order)
+
+    return min(hits, key=distance, default=None)
 
 
 def _rank(hit: Hit) -> int | None:
