@@ -40,7 +40,7 @@ _NOTABLE_SHARE = 0.05
 _OTHERS_SHARE = 0.25
 """Share of the GPU from which other processes, and not this one, are what fills it."""
 _FULL_SHARE = 0.9
-"""Share of the GPU that this process's own pool would reach, where the line tells nothing of free memory."""
+"""Share of the GPU that this process must reach where the line does not say how much is free."""
 _ROUNDING = 1.1
 """The allocator asks the driver for somewhat more than the program asked for."""
 
@@ -71,6 +71,8 @@ class Allocation:
             return "larger"
         if self.free is not None and self.free >= self.asked * _ROUNDING:
             return "cap" if self._is_over_cap else "free"
+        if self.allocated is None:
+            return "unknown"
         if self.others is not None and self.others >= self.total * _OTHERS_SHARE:
             return "others"
         notable = self.total * _NOTABLE_SHARE
@@ -82,14 +84,16 @@ class Allocation:
     def _fills_gpu(self) -> bool:
         if self.free is not None:
             return True
-        pool = (self.allocated or 0) + (self.unallocated or 0)
-        return pool + (self.asked or 0) > (self.total or 0) * _FULL_SHARE
+        return self._pool + (self.asked or 0) > (self.total or 0) * _FULL_SHARE
+
+    @property
+    def _pool(self) -> int:
+        return (self.allocated or 0) + (self.unallocated or 0)
 
     @property
     def _is_over_cap(self) -> bool:
-        pool = (self.allocated or 0) + (self.unallocated or 0)
-        asked = self.asked or 0
-        return self.allowed is not None and pool + asked * _ROUNDING > self.allowed
+        needed = self._pool + (self.asked or 0) * _ROUNDING
+        return self.allowed is not None and needed > self.allowed
 
     def words(self) -> dict[str, str]:
         """Return the sizes as text, by name, for the sentences of a rule."""

@@ -13,7 +13,12 @@ from operator import gt, itemgetter, lt
 from wirespeed.diagnose.allocations import Reason, read_allocation
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Hit, Line
-from wirespeed.diagnose.watchdog_lines import calls_of, mismatches
+from wirespeed.diagnose.watchdog_lines import (
+    RECORDER_FIELD,
+    calls_of,
+    mismatches,
+    recorder_command,
+)
 
 # What the rules saw in all logs of a job, gathered in bounded memory.
 
@@ -209,6 +214,7 @@ class Evidence:
         for id, found in list(self.seen.items()):
             if not self._hold(found.rule) or found.count < found.rule.least:
                 del self.seen[id]
+        self._name_recorder()
 
     def _end_well(self) -> None:
         """Leave out what a later line tells to be over; of several pods, those that still wait stay."""
@@ -226,6 +232,15 @@ class Evidence:
         return all(id in self.seen for id in rule.needs) and not any(
             id in self.seen for id in rule.absent
         )
+
+    def _name_recorder(self) -> None:
+        """Fill `{recorder}`: the command that gets the flight recorder's dumps in this torch."""
+        for found in self.seen.values():
+            if RECORDER_FIELD in found.rule.next and found.first is not None:
+                words = {"recorder": recorder_command(self.seen)}
+                found.hits = [Hit(hit.rule, hit.line, hit.groups | words) for hit in found.hits]
+                first = found.first
+                found.first = Hit(first.rule, first.line, first.groups | words)
 
     def _add_combined(self, rule: Rule) -> None:
         """It stands where the first of what it needs does, with the groups of all of them."""

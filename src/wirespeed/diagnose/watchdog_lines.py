@@ -5,7 +5,7 @@ rank that tells at which number it stopped. Numbers count within a group, so onl
 number are compared.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from wirespeed.diagnose.scan import Hit
@@ -17,6 +17,9 @@ _SAME_SIZES = frozenset({
 """Operations that are called with the same number of elements by each rank."""
 _BETWEEN_TWO = frozenset({"SEND", "RECV", "COALESCED", "UNKNOWN"})
 """Operations that ranks may call apart from each other, or whose name says nothing."""
+
+RECORDER_FIELD = "{recorder}"
+"""Stands in a rule's `next` for what `recorder_command` returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +138,20 @@ def _who(same: Sequence[Call]) -> str:
     sizes = f" of {same[0].sizes} elements" if same[0].kind[1] else ""
     ranks = spans(call.rank for call in same)
     return f"{name} {ranks} in {same[0].operation}{sizes}"
+
+
+def recorder_command(seen: Container[str]) -> str:
+    """Return the command that finds the flight recorder's dumps, or makes the next run write some.
+
+    seen: ids of the rules that matched. TORCH_FR_BUFFER_SIZE replaced TORCH_NCCL_TRACE_BUFFER_SIZE in
+    torch 2.9; where the log does not show which one its torch reads, both are named.
+    """
+    if "WD-021" in seen and "WD-022" not in seen:
+        return "ls ~/.cache/torch/comm_lib_trace_rank_* /tmp/nccl_trace_rank_*"
+    if "WD-020" in seen:
+        variables = "TORCH_FR_BUFFER_SIZE=2000"
+    elif "WD-022" in seen:
+        variables = "TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
+    else:
+        variables = "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
+    return f"export {variables} TORCH_NCCL_DUMP_ON_TIMEOUT=1"
