@@ -74,6 +74,29 @@ def test_a_library_that_cannot_start_follows_from_what_explains_it(
     assert any("CUBLAS_STATUS_NOT_INITIALIZED" in line for line in found[0].evidence)
 
 
+CAPTURE_BROKE = "CUDA error: operation failed due to a previous error during capture"
+
+
+@pytest.mark.parametrize(
+    ("before", "id"),
+    [
+        (NOT_INITIALIZED, "GRAPH-006"),
+        ("CUDA error: operation not permitted when stream is capturing", "GRAPH-001"),
+        (
+            "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half",
+            "SELF-002",
+        ),
+        ("RuntimeError: CUDA error: device-side assert triggered", "PY-002"),
+        (OUT + "2.00 GiB. GPU 0 has a total capacity of 8.00 GiB", "PY-001"),
+    ],
+)
+def test_a_broken_capture_follows_from_the_call_that_failed_in_it(
+    tmp_path: Path, before: str, id: str
+) -> None:
+    found = told(tmp_path, before, "torch.AcceleratorError: " + CAPTURE_BROKE)
+    assert [one.id for one in found] == [id]
+
+
 def test_a_library_that_cannot_start_is_told_by_itself_where_nothing_explains_it(
     tmp_path: Path,
 ) -> None:
