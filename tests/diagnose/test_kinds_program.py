@@ -286,12 +286,26 @@ def test_no_dump_is_asked_for_that_was_written(tmp_path: Path) -> None:
     assert told(tmp_path, *lines, wrote)[0].next.startswith("ls ")
 
 
-# A warning at the start alone is no cause.
+# A warning at the start is the cause only where nothing comes after it.
 
 
-def test_a_warning_of_the_architecture_alone_is_no_cause(tmp_path: Path) -> None:
-    assert [(one.id, one.status) for one in told(tmp_path, ARCHITECTURE)] == [("ARCH-003", "warn")]
-    assert told(tmp_path, ARCHITECTURE, ENDED) == []
+def test_a_warning_of_the_architecture_alone_is_the_cause(tmp_path: Path) -> None:
+    assert [(one.id, one.status) for one in told(tmp_path, ARCHITECTURE)] == [("ARCH-003", "fail")]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        ENDED,
+        "step 100/500 loss 1.71\nstep 101/500 loss 1.70\nstep 102/500 loss 1.70",
+        OUT + "2.00 GiB. GPU 0 has a total capacity of 8.00 GiB",
+        'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nlanes.LaneError: gone',
+    ],
+)
+def test_a_warning_of_the_architecture_is_no_cause_of_what_comes_after_it(
+    tmp_path: Path, after: str
+) -> None:
+    assert not any(one.id.startswith("ARCH") for one in told(tmp_path, ARCHITECTURE, after))
 
 
 def test_a_kernel_that_is_missing_after_the_warning_is_the_cause(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ _NOTABLE_SHARE = 0.05
 """Share of the GPU below which unallocated memory is the ordinary rest of a full pool."""
 _OTHERS_SHARE = 0.25
 """Share of the GPU from which other processes, and not this one, are what fills it."""
+_OWN_SHARE = 0.5
+"""Share of the GPU that this process must hold to be what fills it."""
 _FULL_SHARE = 0.9
 """Share of the GPU that this process must reach where the line does not say how much is free."""
 _ROUNDING = 1.1
@@ -76,15 +78,17 @@ class Allocation:
         if self.others is not None and self.others >= self.total * _OTHERS_SHARE:
             return "others"
         notable = self.total * _NOTABLE_SHARE
-        if self.unallocated is not None and self.unallocated >= max(self.asked, notable):
+        unused = self.unallocated or 0
+        if unused >= notable and unused + (self.free or 0) >= self.asked:
             return "fragments"
         return "full" if self._fills_gpu else "unknown"
 
     @property
     def _fills_gpu(self) -> bool:
-        if self.free is not None:
-            return True
-        return self._pool + (self.asked or 0) > (self.total or 0) * _FULL_SHARE
+        total = self.total or 0
+        if self.free is not None and self.others is not None:
+            return total - self.free - self.others >= total * _OWN_SHARE
+        return self._pool + (self.asked or 0) > total * _FULL_SHARE
 
     @property
     def _pool(self) -> int:
@@ -120,7 +124,8 @@ def read_allocation(text: str) -> Allocation:
         unallocated = max(0, sizes["reserved"] - sizes["allocated"])
     pool = (sizes["allocated"] or 0) + (unallocated or 0)
     listed = [_bytes(found[1]) for found in _PROCESS.finditer(text)]
-    own = sizes["own"]
+    # The driver does not count what a process holds in containers of some kinds: 0 bytes.
+    own = max(sizes["own"], pool) if sizes["own"] is not None else None
     if own is None:
         # In a container the driver's process ids are the host's, so the own one is listed as another.
         own = min((size for size in listed if size >= pool > 0), default=None)

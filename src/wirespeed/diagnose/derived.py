@@ -6,7 +6,7 @@ A rule names its function with `derive`; the function gets that rule and all tha
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import gt, itemgetter, lt
 
@@ -180,6 +180,8 @@ class Evidence:
         """Exceptions that nothing caught and no rule knows: where each stands, and its message."""
         self.trains = False
         """Whether the logs end with steps of a training."""
+        self.raised = False
+        """Whether the logs end with the stack of an exception."""
         self.ranks: set[int] = set()
         self.hosts: set[str] = set()
         """Who wrote anything at all, as far as that is known."""
@@ -235,12 +237,16 @@ class Evidence:
 
     def _name_recorder(self) -> None:
         """Fill `{recorder}`: the command that gets the flight recorder's dumps in this torch."""
+        words = {"recorder": recorder_command(self.seen)}
+
+        def named(hit: Hit) -> Hit:
+            return replace(hit, groups=hit.groups | words)
+
         for found in self.seen.values():
-            if RECORDER_FIELD in found.rule.next and found.first is not None:
-                words = {"recorder": recorder_command(self.seen)}
-                found.hits = [Hit(hit.rule, hit.line, hit.groups | words) for hit in found.hits]
-                first = found.first
-                found.first = Hit(first.rule, first.line, first.groups | words)
+            if RECORDER_FIELD in found.rule.next:
+                found.hits = [named(hit) for hit in found.hits]
+                found.first = named(found.first) if found.first else None
+                found.own = named(found.own) if found.own else None
 
     def _add_combined(self, rule: Rule) -> None:
         """It stands where the first of what it needs does, with the groups of all of them."""
@@ -329,8 +335,14 @@ def _allocations(rule: Rule, evidence: Evidence, reason: Reason) -> Iterator[Hit
 
 
 def _warned_of_architecture(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
-    """Yield the warnings that torch has no code for a GPU, unless the job trains on after them."""
-    return _told_by(rule, () if evidence.trains else evidence.hits("ARCH-001"))
+    """Yield the warnings that torch has no code for a GPU, where nothing comes after them.
+
+    Code of the same major version may run, so a job that trains, or that fails otherwise, shows that the
+    warning is not the cause.
+    """
+    silent = not evidence.trains and not evidence.raised
+    alone = not any(found.rule.derive == "" for found in evidence.of("cause", "symptom"))
+    yield from _told_by(rule, evidence.hits("ARCH-001") if silent and alone else ())
 
 
 _FRAMES = 60
