@@ -68,7 +68,7 @@ def test_the_exception_under_a_root_cause_is_of_its_rank(tmp_path: Path) -> None
         "  IndexError: list index out",
     ]
     found = first(tmp_path, summary(stack, killed(6)))
-    assert (found.status, found.category) == ("fail", "python-error")
+    assert (found.id, found.status) == ("LOG-002", "warn")
     assert found.subject.name == "rank 5"
 
 

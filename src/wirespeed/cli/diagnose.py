@@ -196,12 +196,13 @@ def _explain(id: str, rules: "Sequence[Rule]") -> str:
             expected="an id as it stands at the end of a line, such as SHM-001",
             next="wirespeed diagnose --list",
         )
-    unproven = ", unproven: no real log has matched it yet" if rule.unproven else ""
-    lines = [f"{rule.id}  {_title(rule)}  ({rule.category}, a {rule.role}{unproven})"]
+    suggests = ", only suggests its cause" if rule.role == "cause" and rule.suggests else ""
+    lines = [f"{rule.id}  {_title(rule)}  ({rule.category}, a {rule.role}{suggests})"]
     told = {"because": rule.because, "costs": rule.costs, "fix": rule.fix, "confirm": rule.next}
     told |= {f"check {n}": text for n, text in enumerate(rule.checks, 1)}
     told |= {f"link {n}": text for n, text in enumerate(rule.links, 1)}
     told |= {"such as": rule.positive[0]} if rule.positive else {}
+    told["proof"] = rule.proof or ("nothing cited yet" if rule.unproven else "")
     for name, text in told.items():
         if text:
             lines.append(click.wrap_text(f"{name:<9} {text}", 96, "  ", " " * 12))

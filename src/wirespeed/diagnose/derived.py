@@ -96,12 +96,16 @@ class Seen:
     """The earliest, by time where it is known."""
     hits: list[Hit] = field(default_factory=list)
     """The first of each writer."""
+    own: Hit | None = None
+    """The first whose line no more specific rule knows."""
     _writers: set[object] = field(default_factory=set)
     episodes: Episodes | None = None
     """Of a rule that may end well, and of what tells that it did."""
 
     def add(self, hit: Hit) -> None:
         self.count += 1
+        if self.own is None and not hit.folded:
+            self.own = hit
         if self.episodes is not None:
             self.episodes.add(hit)
         if self.first is None or earlier(hit.line, self.first.line):
@@ -162,6 +166,8 @@ class Evidence:
         self.seen: dict[str, Seen] = {}
         self.last: dict[tuple[str, str], Hit] = {}
         """By rule and log: the last line of rules that tell how a log begins and ends."""
+        self.exceptions: list[tuple[Line, str]] = []
+        """Exceptions that nothing caught and no rule knows: where each stands, and its message."""
         self.trains = False
         """Whether the logs end with steps of a training."""
         self.ranks: set[int] = set()
@@ -493,6 +499,16 @@ def _counts(rule: Rule, evidence: Evidence, stuck: bool) -> Iterator[Hit]:
         yield from (Hit(rule, hit.line, groups | hit.groups) for hit in (first, *lines))
 
 
+def _unknown_exceptions(rule: Rule, evidence: Evidence, runtime: bool) -> Iterator[Hit]:
+    """Exceptions that no rule knows; each is the first of its chain.
+
+    runtime: whether to take RuntimeErrors, which often only report another's end, or all others.
+    """
+    for line, message in evidence.exceptions:
+        if message.startswith("RuntimeError") == runtime:
+            yield Hit(rule, line, {"what": message})
+
+
 DERIVED: dict[str, Derive] = {
     "addresses-between-hosts": _between_hosts,
     "copies": _copies,
@@ -518,6 +534,8 @@ DERIVED: dict[str, Derive] = {
     "refused-in-launcher": partial(_refused, in_launcher=True),
     "retries-without-success": _without_success,
     "tracker-unreached": partial(_unreached, retries="OFFLINE-007", least=1),
+    "unknown-exceptions": partial(_unknown_exceptions, runtime=False),
+    "unknown-runtime-errors": partial(_unknown_exceptions, runtime=True),
     "without-rank-0": _without_rank_0,
 }
 """By the name that rules call them."""

@@ -3,14 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from wirespeed.diagnose.derived import DERIVED, Evidence, Seen, host_of, rank_of
 from wirespeed.diagnose.findings import JOB, make_finding
 from wirespeed.diagnose.nccl_fabric import ANCHORS, Fabric
 from wirespeed.diagnose.prefix import rank_in_name
-from wirespeed.diagnose.rendering import Diagnosis, filled, findings_of, reason
+from wirespeed.diagnose.rendering import Diagnosis, filled, findings_of, followers_of, reason
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.rules import all_rules
 from wirespeed.diagnose.scan import Hit, Scanner, Watcher
@@ -60,7 +60,7 @@ def diagnose(
         Watcher("suspects", WORDS, suspects.see),
     )
     scanner = Scanner(known, watchers)
-    suspects.around = scanner.around
+    suspects.around, suspects.order, suspects.whose = scanner.around, scanner.order, scanner.whose
     recorded = _Recorded()
     for number, source in enumerate(sources, 1):
         progress(source.name, number)
@@ -77,6 +77,7 @@ def diagnose(
             recorded.lacks(error, kind)
     evidence.ranks, evidence.hosts = scanner.ranks, scanner.hosts
     evidence.trains = any(map(_trains, scanner.tails.values()))
+    evidence.exceptions = list(suspects.exceptions(known))
     evidence.settle(known, scanner.counts, DERIVED)
     found = reason(evidence)
     told = recorded.findings()
@@ -85,16 +86,38 @@ def diagnose(
     logged += [*differ, *_of_fabric(fabric, differ)]
     logged += [_broken_off(log, how) for log, how in scanner.broken.items()]
     if not any(one.status == "fail" for one in (*logged, *told)):
-        symptom = found.answers[0].first.start.line if found.answers else None
-        if shown := suspects.findings(known, symptom):
-            logged = [*(one for one in logged if one.status != "not_checked"), *shown]
+        logged = _with_root_line(logged, found, suspects, known)
     findings = _merged(logged, told)
     if scanner.ends and not any(one.status in ("fail", "warn") for one in findings):
         ended = proofs or _told_end(_good_end(evidence, scanner.ends, scanner.tails))
         ended = () if recorded.damaged else ended
-        findings = (_closing(scanner.lines, ended, bool(found.facts), scanner.unended), *findings)
+        recognised = bool(found.facts or scanner.counts)
+        findings = (_closing(scanner.lines, ended, recognised, scanner.unended), *findings)
     verdict, code = _verdict_of(findings)
     return Reading(found, findings, verdict, code, len(sources), scanner.lines, scanner.bytes)
+
+
+def _with_root_line(
+    logged: list[Finding], found: Diagnosis, suspects: Suspects, rules: Sequence[Rule]
+) -> list[Finding]:
+    """Return the findings with the first error that no rule knows, where there is one.
+
+    It speaks first where an unknown exception began the failure, and in place of what was not checked.
+    """
+    first = found.answers[0] if found.answers else None
+    if first is not None and first.kind == "unknown":
+        root = suspects.exception_at(first.first.start.line)
+        if root is None:
+            return logged
+        evidence = (*root.evidence, *followers_of(first))
+        return [replace(root, evidence=evidence), *logged[1:]]
+    header = first is not None and first.first.rule.header
+    symptom = first.first.start.line if first is not None else None
+    root = suspects.root_line(rules, symptom, after=header)
+    if root is None:
+        return logged
+    others = [one for one in logged if one.status != "not_checked"]
+    return [root, *others] if header else [*others, root]
 
 
 class _Recorded:
@@ -266,8 +289,8 @@ def _told_end(ends: Sequence[Hit]) -> list[str]:
 def _closing(lines: int, told: Sequence[str], known: bool, unended: Mapping[str, str]) -> Finding:
     """The finding where nothing is wrong: a good end, or that none shows.
 
-    told: what proves a good end. known: facts are shown. unended: logs whose last line has no end,
-    and that line.
+    told: what proves a good end. known: whether some rule knows a line. unended: logs whose last line
+    has no end, and that line.
     """
     if told:
         more = f"; and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""

@@ -59,6 +59,8 @@ _KINDS = tuple(
         # NCCL and RCCL: `host:pid:tid [gpu] NCCL INFO …`, also before a file name
         r"(?P<host>[\w.-]+):\d+:\d+ \[(?P<gpu>\d+|-?1)\]\s(?:[\d.]+ )?",
         _ALONE,
+        # pyxis prints the output of enroot indented below its own header: the line is enroot's
+        r"(?:slurmstepd|srun|slurmd): (?:error|info): pyxis: {3,}(?=\S)",
         # a logger's level, with or without module: `[INFO] [launch.py:315:main] `
         r"\[(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL)\]\s(?:\[[\w./:-]+\]\s)?",
         # srun -l `3: `, hydra `[3] `

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from typing import Literal, get_args
 
@@ -21,8 +21,9 @@ _CLEARLY_S = 2.0
 
 _FEW = 8
 """Ranks without a word that are named where others lost one of them."""
-_ANY_PROGRAM = ("python-error", "python-runtime")
-"""Categories of rules that know any exception at all."""
+_RUNTIME_ERROR = "python-runtime"
+_ANY_PROGRAM = ("python-error", _RUNTIME_ERROR)
+"""Categories of the rules that take any exception that no other rule knows."""
 _SLOW = ("gdr-disabled", "net-socket-fallback", "efa-not-used")
 """Categories that slow a job down and end none."""
 
@@ -31,7 +32,9 @@ _SLOW = ("gdr-disabled", "net-socket-fallback", "efa-not-used")
 class Answer:
     """One cause, or a symptom whose cause does not show."""
 
-    kind: Literal["cause", "cannot tell"]
+    kind: Literal["cause", "suggestion", "unknown", "slows", "cannot tell"]
+    """`suggestion`: what may be the cause. `unknown`: an exception that no rule knows began it.
+    `slows`: beside such an exception, what slows the job down and ended it not."""
     parts: tuple[Seen, ...]
     """The rules that tell it, of one category; the first one speaks."""
     follows: tuple[Seen, ...] = ()
@@ -55,12 +58,22 @@ class Diagnosis:
 def reason(evidence: Evidence) -> Diagnosis:
     """The answers of a job whose logs are read; pure."""
     facts = tuple(sorted(evidence.of("fact"), key=lambda one: one.rule.id))
+    _keep_specific(evidence)
     aftermath = _sorted(evidence.of("consequence"))
     own, behind = _stand_back(evidence.of("cause"), evidence)
-    causes = _without_explained(_sorted(own))
+    own, reports = _without_reports(own)
+    behind += reports
+    proven = _without_explained(_sorted(one for one in own if not one.rule.suggests))
+    possible = _by_likelihood(one for one in own if one.rule.suggests)
     symptoms = _sorted(_stand_back(evidence.of("symptom"), evidence)[0])
-    if causes:
-        return Diagnosis(_of_causes(causes, evidence, [*behind, *symptoms, *aftermath]), facts)
+    if proven:
+        rest = [*behind, *symptoms, *aftermath]
+        answers = _of_causes(proven, evidence, rest)
+        return Diagnosis((*answers, *_suggestions(possible, answers)), facts)
+    if possible:
+        answers = _suggestions(possible, ())
+        follows = tuple(_sorted([*symptoms, *aftermath, *behind]))
+        return Diagnosis((replace(answers[0], follows=follows), *answers[1:]), facts)
     if symptoms:
         # The first symptom speaks; the others' checks come after its own.
         kept = _without_explained(symptoms)
@@ -69,6 +82,54 @@ def reason(evidence: Evidence) -> Diagnosis:
     # Consequences alone: somebody's end is not in these logs.
     alone = tuple(_cannot_tell([one], aftermath) for one in aftermath[:1])
     return Diagnosis(alone, facts, evidence.silent(aftermath[:1], _FEW))
+
+
+def _keep_specific(evidence: Evidence) -> None:
+    """Leave to the more specific rule what it says of a line.
+
+    A rule that has no line of its own left is dropped: neither its words nor its command is shown.
+    """
+    for id, seen in list(evidence.seen.items()):
+        if seen.start.folded and seen.own is None:
+            del evidence.seen[id]
+        elif seen.start.folded and seen.own is not None:
+            seen.first = seen.own
+            seen.hits = [seen.own, *(hit for hit in seen.hits if not hit.folded)]
+
+
+def _without_reports(own: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
+    """Split off RuntimeErrors that no rule knows where a beginning is named: they mostly report it."""
+    named = any(
+        one.rule.stage in _ROOTS
+        and not one.rule.suggests
+        and one.rule.category not in (*_ANY_PROGRAM, *_SLOW)
+        for one in own
+    )
+    reports = [one for one in own if named and one.rule.category == _RUNTIME_ERROR]
+    return [one for one in own if one not in reports], reports
+
+
+_SUGGESTED = 3
+"""Suggestions shown at most."""
+
+
+def _by_likelihood(possible: Iterable[Seen]) -> list[Seen]:
+    """Return suggestions by likelihood: proven messages first, then in the order of causes."""
+    return sorted(_sorted(possible), key=lambda one: one.rule.unproven)
+
+
+def _suggestions(possible: Sequence[Seen], answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """Return an answer a category of what may be a cause, without what the answers explain."""
+    parts = [part for answer in answers for part in answer.parts]
+    groups: dict[str, list[Seen]] = {}
+    for one in possible:
+        explained = any(_explains(part, one) for part in parts)
+        same = any(part.rule.category == one.rule.category for part in parts)
+        late = bool(parts) and _STAGES.index(one.rule.stage) > _STAGES.index(parts[0].rule.stage)
+        if not (explained or same or late):
+            groups.setdefault(one.rule.category, []).append(one)
+    shown = list(groups.values())[:_SUGGESTED]
+    return tuple(Answer("suggestion", tuple(group)) for group in shown)
 
 
 def _stand_back(told: Sequence[Seen], evidence: Evidence) -> tuple[list[Seen], list[Seen]]:
@@ -86,7 +147,9 @@ def _stand_back(told: Sequence[Seen], evidence: Evidence) -> tuple[list[Seen], l
     speak = [one for one in told if not one.rule.general]
     general = [one for one in told if one.rule.general and one.start.line.where not in lines]
     named = any(
-        one.rule.role == "cause" and one.rule.category not in (*_ANY_PROGRAM, *_SLOW)
+        one.rule.role == "cause"
+        and not one.rule.suggests
+        and one.rule.category not in (*_ANY_PROGRAM, *_SLOW)
         for one in speak
     )
     return (speak, general) if named else ([*speak, *general], [])
@@ -166,7 +229,8 @@ def _of_causes(
     explained = [one for one in evidence.of("cause") if one not in known and not one.rule.general]
     groups: dict[str, list[Seen]] = {}
     for one in [*begins, *before]:
-        groups.setdefault(one.rule.category, []).append(one)
+        category = one.rule.category
+        groups.setdefault("" if category in _ANY_PROGRAM else category, []).append(one)
     first, *others = groups.values()
     begun = [part for parts in groups.values() for part in parts]
     follows = [
@@ -177,10 +241,17 @@ def _of_causes(
     later = []
     for parts in others:
         own = tuple(one for one in follows if any(_explains(part, one) for part in parts))
-        later.append(Answer("cause", tuple(parts), own))
+        kind = _kind_of(parts)
+        if kind == "cause" and _kind_of(first) == "unknown" and parts[0].rule.category in _SLOW:
+            kind = "slows"
+        later.append(Answer(kind, tuple(parts), own))
     taken = [one for answer in later for one in answer.follows]
     main = tuple(one for one in follows if one not in taken)
-    return Answer("cause", tuple(first), main), *later
+    return Answer(_kind_of(first), tuple(first), main), *later
+
+
+def _kind_of(parts: Sequence[Seen]) -> Literal["cause", "unknown", "slows"]:
+    return "unknown" if parts[0].rule.category in _ANY_PROGRAM else "cause"
 
 
 def _begins(causes: Sequence[Seen]) -> list[Seen]:
@@ -228,7 +299,7 @@ _FIELD = re.compile(r"\{(\w+)\}")
 
 
 def findings_of(diagnosis: Diagnosis) -> list[Finding]:
-    """The causes as failing findings, most likely first; a warning where only symptoms show.
+    """The causes as failing findings, most likely first; warnings of what is only possible or a symptom.
 
     Facts are one passing finding a category.
     """
@@ -237,9 +308,11 @@ def findings_of(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
+    if answer.kind == "suggestion":
+        return _suggestion(answer)
     rule, hit = answer.first.rule, answer.first.start
     sentence = filled(rule.sentence, hit)
-    cause = answer.kind == "cause"
+    cause = answer.kind in ("cause", "slows")
     checks = _unique(check for part in answer.parts for check in part.rule.checks)
     if silent:
         away = "it wrote no line of the failure, so the others may wait for it"
@@ -247,7 +320,7 @@ def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
         checks.insert(0, f"{listed(silent, _NAMED)}: {away} ({gone})")
     return Finding(
         id=rule.id,
-        status="fail" if cause else "warn",
+        status="fail" if answer.kind == "cause" else "warn",
         title=sentence + _who(answer.parts, sentence)
         if cause
         else f"cannot tell why: {sentence}{_ended(answer, sentence)}",
@@ -264,6 +337,36 @@ def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
         evidence=tuple(_evidence(answer)),
         category=rule.category,
         confidence=rule.confidence if cause else "cannot tell",
+    )
+
+
+def _suggestion(answer: Answer) -> Finding:
+    """Return the warning of a cause that may be it, with what would confirm it."""
+    rule, hit = answer.first.rule, answer.first.start
+    sentence = filled(rule.sentence, hit)
+    confirm = filled(rule.next, hit)
+    doubt = (
+        "no cited log or source proves yet that this line means it"
+        if rule.unproven
+        else "this line alone does not prove it"
+    )
+    because = filled(rule.because, hit)
+    return Finding(
+        id=rule.id,
+        status="warn",
+        title=f"possible cause: {sentence}{_who(answer.parts, sentence)}",
+        subject=_subject(answer.parts, sentence),
+        saw=_where(answer.parts),
+        expected=f"confirmation by: {confirm}"
+        if confirm
+        else "confirmation by the logs of all ranks",
+        because=f"{because}; {doubt}" if because else doubt,
+        costs=filled(rule.costs, hit),
+        fix=f"if it is confirmed: {filled(rule.fix, hit)}",
+        next=confirm,
+        evidence=tuple(_evidence(answer)),
+        category=rule.category,
+        confidence="possible",
     )
 
 
@@ -296,8 +399,15 @@ def _numbered(checks: Sequence[str], hit: Hit) -> str:
 
 def _evidence(answer: Answer) -> list[str]:
     lines = [text for part in answer.parts for text in _lines(part)]
+    return lines + followers_of(answer)
+
+
+def followers_of(answer: Answer) -> list[str]:
+    """Return a line of evidence for each thing that the answer explains."""
+    lines: list[str] = []
     for part in answer.follows[:_FOLLOWERS]:
-        lines.append(_follower(part))
+        begins = "would follow from it" if answer.kind == "suggestion" else "follows from it"
+        lines.append(_follower(part, begins))
     if len(answer.follows) > _FOLLOWERS:
         lines.append(f"consequences of {len(answer.follows) - _FOLLOWERS} more kinds")
     return lines
@@ -313,10 +423,10 @@ def _lines(part: Seen) -> list[str]:
     return lines
 
 
-def _follower(part: Seen) -> str:
+def _follower(part: Seen, begins: str) -> str:
     hit = part.start
     times = f", {part.count:,} lines" if part.count > 1 else ""
-    why = f"follows from it: {filled(part.rule.sentence, hit)}{_who([part])}{times}"
+    why = f"{begins}: {filled(part.rule.sentence, hit)}{_who([part])}{times}"
     return f"{why}; {hit.line.where}: {cut(hit.line.text, 120)}"
 
 

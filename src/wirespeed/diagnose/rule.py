@@ -6,6 +6,7 @@ What needs several lines is a rule that `needs` others.
 """
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
 
@@ -67,6 +68,9 @@ class Rule(
     general: bool = False
     """A meaning for a whole family of texts: it stands back where a rule of its own knows the same
     line, and follows where one names a cause."""
+    header: bool = False
+    """Of a symptom: the line announces what another tool printed, which follows it. What looks wrong
+    there is the cause, and this line is not."""
     ends: bool = False
     """Whether other rules name this one in `until`."""
     least: int = 1
@@ -121,6 +125,24 @@ class Rule(
             return None
         told = {name: value for name, value in found.groupdict().items() if value is not None}
         return {name.partition(_ALTERNATIVE)[0]: value for name, value in told.items()}
+
+
+def most_specific(rules: Sequence[Rule], text: str) -> Rule | None:
+    """Return the rule that says most of a line, of causes and symptoms that are not general.
+
+    Who explains another comes first, then who names a cause, is surer, or has the longer anchor there.
+    """
+    speaking = [one for one in rules if one.role in ("cause", "symptom") and not one.general]
+    low = text.lower()
+
+    def rank(rule: Rule) -> tuple[bool, bool, int, int]:
+        others = {other.category for other in speaking} | {other.id for other in speaking}
+        explains = bool((others - {rule.category, rule.id}) & set(rule.explains))
+        sure = ("possible", "likely", "certain").index(rule.confidence)
+        longest = max((len(anchor) for anchor in rule.anchors if anchor.lower() in low), default=0)
+        return explains, rule.role == "cause", sure, longest
+
+    return max(speaking, key=rank, default=None)
 
 
 class Fault(NamedTuple):

@@ -267,7 +267,7 @@ def _no_expression(pattern: str) -> str:
 def _incomplete(rule: Rule) -> Iterator[Fault]:
     if not rule.sentence:
         yield Fault("sentence", "nothing", "the cause in one sentence")
-    if not (rule.anchors or rule.needs):
+    if not (rule.anchors or rule.needs or rule.derive):
         yield Fault("anchors", "nothing", "anchors with a pattern, texts, or ids that it needs")
     for key, other in (("anchors", "pattern"), ("pattern", "anchors"), ("anchors", "positive")):
         if getattr(rule, key) and not getattr(rule, other):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wirespeed.diagnose.prefix import ANCHORS, Blocks, Joined, Prefix, rank_in_name, strip
-from wirespeed.diagnose.rule import Rule
+from wirespeed.diagnose.rule import Rule, most_specific
 from wirespeed.diagnose.sources import Source, blocks
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Hit:
     rule: Rule
     line: Line
     groups: dict[str, str]
+    folded: bool = False
+    """Whether a more specific rule of another category knows the line too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,14 @@ class Scanner:
         self._order = 0
         self._looked: Counter[str] = Counter()
         self._tail, self._block, self._at = b"", b"", 0
+
+    def order(self) -> int:
+        """Return the place of the line that a watcher sees now among all lines that hold an anchor."""
+        return self._order
+
+    def whose(self, log: str, number: int, prefix: Prefix) -> Prefix:
+        """Return who wrote a line: as its prefix says, or the worker that torchrun's summary quotes."""
+        return self._blocks.whose(log, number, prefix) or prefix
 
     def around(self) -> tuple[bytes, bytes]:
         """Of the line that a watcher sees now: what was read just before it, and it with what follows.
@@ -206,6 +216,7 @@ class Scanner:
         rank: int | None,
         known: dict[str, _Reader],
     ) -> Iterator[Hit]:
+        self._order += 1
         if len(raw) > _LONG:
             raw = _ENDLESS.sub(b"?", raw)
         if _SUMMARIES in known:
@@ -229,6 +240,7 @@ class Scanner:
 
     def _of_joined(self, name: str, rank: int | None, block: Joined) -> Iterator[Hit]:
         """A torchrun block as one line; other failures than the root cause are no causes."""
+        self._order += 1
         found = self._search.find_matches_as_indexes(block.text.lower().encode(), overlapping=True)
         rules = {
             one.id: one
@@ -249,16 +261,22 @@ class Scanner:
         prefix: Prefix,
         text: str = "",
     ) -> Iterator[Hit]:
-        self._order += 1
-        line: Line | None = None
+        seen = text or prefix.text
+        matched: list[tuple[Rule, dict[str, str]]] = []
         for rule in rules:
             self._looked[rule.id] += 1
-            groups = rule.match(text or prefix.text)
-            if groups is None:
-                continue
-            self.counts[rule.id] += 1
-            line = line or self._line(name, number, rank, prefix, text or prefix.text)
-            yield Hit(rule, line, groups)
+            groups = rule.match(seen)
+            if groups is not None:
+                self.counts[rule.id] += 1
+                matched.append((rule, groups))
+        if not matched:
+            return
+        line = self._line(name, number, rank, prefix, seen)
+        winner = most_specific([rule for rule, _ in matched], seen) if len(matched) > 1 else None
+        for rule, groups in matched:
+            loses = winner is not None and not rule.general and rule.role in ("cause", "symptom")
+            folded = loses and winner is not None and rule.category != winner.category
+            yield Hit(rule, line, groups, folded)
 
     def _line(self, name: str, number: int, rank: int | None, prefix: Prefix, text: str) -> Line:
         whose = self._blocks.whose(name, number, prefix) or prefix

@@ -1,13 +1,16 @@
-"""The first lines that look wrong, of anything, for logs whose cause no rule knows.
+"""The root line of a failure that no rule knows: the first error that follows from no other.
 
 No answer is empty where something looks wrong: which line, whose it is, and what came just before. Lines
 are judged by words alone, so what healthy jobs print (`0 errors`, `error=0.12`, names of settings) must
 not count, and what some rule knows is that rule's matter.
+
+Of exceptions the innermost of a chain counts: what was raised while another one was handled, or because
+of it, comes after it, and a loader's or a worker's exception quotes the original below itself.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from wirespeed.diagnose.findings import JOB, cut, make_finding
 from wirespeed.diagnose.prefix import Prefix, rank_in_name, strip
@@ -26,7 +29,11 @@ _KEPT = 6
 _LOGS = 4_096
 _BEFORE = 3
 _STACK_LINES = 200
+_MESSAGE_LINES = 12
+"""Lines of an exception's message that are kept."""
 _LONG = 300
+_WHOLE = 1_000
+"""Characters kept of an exception's message."""
 _SURE = re.compile(
     r"^\S{0,80}\s?\b(?:traceback \(most recent call last\)|terminate called after"
     r"|fatal(?: error)?\b[:!]|panic: |critical\b:?|\[?(?:error|fatal|critical|err)\]?\s*[:|\]-])"
@@ -82,6 +89,32 @@ _FILE = re.compile(r"\b([\w/.+-]*\w\.(?:py|cc|cpp|cxx|cu|c|h|hpp|go|rs|sh|pl)):(
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _DIGITS = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 
+_STACK = b"Traceback (most recent call last)"
+_STACK_START = re.compile(rb"(?:Original |Remote |> )?Traceback \(most recent call last\)")
+_QUOTED = (b"Original Traceback", b"Remote Traceback")
+"""A stack that belongs to the exception above it, and is the origin of it."""
+_CHAINED = re.compile(
+    rb"During handling of the above exception|The above exception was the direct cause"
+)
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt)(?:: |$)")
+"""The line that ends a Python stack, where the stack itself is missing."""
+_WRAPPING = re.compile(
+    r"^(?:[\w.]+\.)?(?:ChildFailedError|ProcessRaisedException|ProcessExitedException|RayTaskError"
+    r"|RayActorError|ActorDiedError|WorkerCrashedError|SignalException|SystemExit|KeyboardInterrupt"
+    r"|CalledProcessError|BrokenProcessPool|_?RemoteTraceback|_?RemoteError|TerminatedWorkerError"
+    r"|BrokenPipeError|ConnectionResetError|EOFError)\b"
+    r"|Caught \w+ in (?:DataLoader worker|replica|pin memory)|EngineCore failed|Engine core init"
+    r"|exited unexpectedly|terminated with the following error|non-zero exit status|worker died"
+    r"|^RuntimeError: (?:Engine process|DataLoader worker .{0,30}exited)",
+)
+"""Exceptions that report the end of something else; what ended it is the origin."""
+_RAISES = re.compile(rb"Traceback|Error\b|Exception\b|terminate called")
+_LOOKED = 5_000
+"""Lines of a log that are read for exceptions."""
+_SHAPES = 64
+"""Exceptions of different shapes that are kept of a log."""
+_IGNORED = re.compile(rb"Exception ignored in|Exception in thread .{0,40}(?:tqdm|wandb|watchdog)")
+
 
 @dataclass(frozen=True, slots=True)
 class _Suspect:
@@ -90,97 +123,236 @@ class _Suspect:
     line: Prefix
     rank: int | None
     before: tuple[str, ...]
-    last: str = ""
-    """Of a traceback, or an exception of C++: its last line, where it is in sight."""
+    order: int = 0
+    exception: str = ""
+    """Of a Python stack, or an exception of C++: its message, where it is in sight."""
     frame: str = ""
-    """Of a traceback: `file:line` of its innermost frame."""
+    """Of a stack: `file:line` of its innermost frame."""
+    caller: str = ""
+    """Of a stack that ends in a library: `file:line` of the innermost frame that is in none."""
+    outer: str = ""
+    """Of the innermost exception of a chain: the message of the last one."""
+    alike: int = 0
+    """Further ones of the same shape."""
 
     @property
-    def said(self) -> str:
-        return self.last or self.line.text
+    def text(self) -> str:
+        """Return what went wrong in one line: the exception's first line, else the line itself."""
+        return self.exception.split("\n", 1)[0] or self.line.text
+
+    @property
+    def is_exception(self) -> bool:
+        """Return whether it is an exception of Python or C++ that nothing caught."""
+        return bool(self.exception) or _EXCEPTION.match(self.line.text) is not None
+
+    @property
+    def writer(self) -> tuple[str, int | None, str | None]:
+        """Return who wrote it, as far as the line tells: log, rank and host."""
+        return self.log, self.rank, self.line.host
 
     @property
     def whose(self) -> str:
-        who = [f"rank {self.rank}"] if self.rank is not None else []
+        """Return rank, host and program or source line, as far as they are known."""
+        names = [f"rank {self.rank}"] if self.rank is not None else []
         if self.line.host:
-            who.append(self.line.host)
-        if program := self.frame or _program(self.line.text):
-            who.append(program)
-        return ", ".join(who)
+            names.append(self.line.host)
+        program = self.caller or self.frame or _program(self.line.text)
+        if program:
+            names.append(program)
+        return ", ".join(names)
+
+
+@dataclass(slots=True)
+class _OfLog:
+    """What is kept of one log."""
+
+    sure: list[_Suspect] = field(default_factory=list)
+    weak: list[_Suspect] = field(default_factory=list)
+    exceptions: dict[str, _Suspect] = field(default_factory=dict)
+    """The first of each shape: what differs in numbers only is one."""
+    chains: dict[tuple[str, int | None, str | None], str] = field(default_factory=dict)
+    """By writer: the shape of the exception that its last chain began with."""
+    taken: set[int] = field(default_factory=set)
+    """Numbers of lines that end a stack that was read."""
+    looked: int = 0
+    """Lines that were read for exceptions."""
+
+    @property
+    def full(self) -> bool:
+        """Return whether no further line of this log is kept."""
+        return len(self.sure) >= _KEPT and len(self.weak) >= _KEPT
 
 
 class Suspects:
     """Watches lines with words of trouble and keeps the first few of each log."""
 
     def __init__(self) -> None:
-        self._logs: dict[str, dict[bool, list[_Suspect]]] = {}
-        """By log: those that are surely trouble, and those that may be."""
+        self._logs: dict[str, _OfLog] = {}
         self.around: Callable[[], tuple[bytes, bytes]] = lambda: (b"", b"")
         """What was read just before the line that is seen now, and from its beginning on."""
+        self.order: Callable[[], int] = lambda: 0
+        """The place of that line among all lines that were read."""
+        self.whose: Callable[[str, int, Prefix], Prefix] = lambda log, number, prefix: prefix
+        """Who wrote it: (log, its number, what its prefix tells)."""
 
     def see(self, raw: bytes, log: str, number: int) -> None:
-        """One line that holds an anchor."""
+        """Take one line that holds an anchor."""
         if log not in self._logs and len(self._logs) >= _LOGS:
             return
-        kept = self._logs.setdefault(log, {True: [], False: []})
-        if all(len(some) >= _KEPT for some in kept.values()):
+        kept = self._logs.setdefault(log, _OfLog())
+        may_raise = _RAISES.search(raw) is not None and kept.looked < _LOOKED
+        if number in kept.taken or (kept.full and not may_raise):
             return
+        kept.looked += may_raise
         line = strip(raw[:2000].decode("utf-8", "replace"))
         sure = looks_wrong(line.text)
-        if sure is not None and (level := _GLOG.search(raw[:200])) is not None:
-            sure = None if level[1] in b"IW" else True
-        if sure is not None and len(kept[sure]) < _KEPT:
-            kept[sure].append(self._suspect(raw, log, number, line))
+        if sure is None:
+            return
+        level = _GLOG.search(raw[:200])
+        if level is not None:
+            if level[1] in b"IW":
+                return
+            sure = True
+        if not sure:
+            if len(kept.weak) < _KEPT:
+                kept.weak.append(self._suspect(raw, log, number, line))
+        elif may_raise or len(kept.sure) < _KEPT:
+            suspect = self._suspect(raw, log, number, line)
+            if suspect.is_exception:
+                self._keep_exception(kept, suspect, raw)
+            elif len(kept.sure) < _KEPT:
+                kept.sure.append(suspect)
+
+    def _keep_exception(self, kept: _OfLog, suspect: _Suspect, raw: bytes) -> None:
+        """Keep it, or join it to the chain of exceptions that it belongs to."""
+        before, _ = self.around()
+        lines = [line for line in before.split(b"\n") if line.strip()][-_BEFORE:]
+        kept.taken.add(suspect.number)
+        if any(_IGNORED.search(line) for line in lines):
+            return
+        shape = _shape(suspect)
+        chain = kept.chains.get(suspect.writer)
+        begin = kept.exceptions.get(chain) if chain is not None else None
+        if begin is not None and any(quoted in raw for quoted in _QUOTED):
+            del kept.exceptions[_shape(begin)]
+            kept.chains[suspect.writer] = shape
+            kept.exceptions[shape] = replace(suspect, outer=begin.outer or begin.text)
+        elif begin is not None and any(_CHAINED.search(line) for line in lines):
+            kept.exceptions[_shape(begin)] = replace(begin, outer=suspect.text)
+        elif shape in kept.exceptions:
+            same = kept.exceptions[shape]
+            kept.exceptions[shape] = replace(same, alike=same.alike + (_STACK in raw))
+        elif len(kept.exceptions) < _SHAPES:
+            kept.exceptions[shape] = suspect
+            if _STACK in raw:
+                kept.chains[suspect.writer] = shape
 
     def _suspect(self, raw: bytes, log: str, number: int, line: Prefix) -> _Suspect:
         before, after = self.around()
-        said, frame = "", ""
-        if b"Traceback (most" in raw:
-            said, frame = _traceback(raw, after)
+        stack = _Stack()
+        if _STACK in raw:
+            stack = _read_stack(raw, after)
+            number += stack.lines
         elif b"terminate called after" in raw:
-            said = _what(after)
-        rank = rank_in_name(log) if line.rank is None else line.rank
-        return _Suspect(log, number, line, rank, _last_lines(before), said, frame)
+            stack.message = _what_of_cpp(after)
+        elif _EXCEPTION.match(line.text):
+            stack.frame = _frame_before(before)
+        line.rank, line.host = self._writer(log, number, line)
+        rank = line.rank
+        lines = _last_lines(before)
+        caller = stack.caller if stack.caller != stack.frame else ""
+        return _Suspect(
+            log, number, line, rank, lines, self.order(), stack.message, stack.frame, caller
+        )
 
-    def findings(self, rules: Iterable[Rule], told: Line | None = None) -> list[Finding]:
-        """LOG-001 or LOG-002 of the first suspect that no rule knows; surely wrong ones before others.
+    def _writer(self, log: str, number: int, line: Prefix) -> tuple[int | None, str | None]:
+        whose = self.whose(log, number, line)
+        return (rank_in_name(log) if whose.rank is None else whose.rank), whose.host
 
-        told: the first line of a symptom that is told; only what came before it may be behind it.
+    def exceptions(self, rules: Iterable[Rule]) -> Iterator[tuple[Line, str]]:
+        """Yield each exception that no rule knows and that is the first of its chain.
+
+        Beside where it stands: its message in one line. The order is that of the logs.
         """
         anchored = [rule for rule in rules if rule.anchors]
-        for sure in (True, False):
-            found = [
-                one
-                for kept in self._logs.values()
-                for one in kept[sure]
-                if _may_cause(one, told) and not _is_known(one, anchored)
+        for suspect in self._exceptions():
+            if _WRAPPING.search(suspect.text):
+                continue
+            if not _is_known(suspect, anchored):
+                yield _as_line(suspect), suspect.text
+
+    def root_line(
+        self, rules: Iterable[Rule], symptom: Line | None = None, *, after: bool = False
+    ) -> Finding | None:
+        """Return LOG-001 or LOG-002 of the first suspect that no rule knows.
+
+        What is surely wrong comes before what may be, and what reports the end of something else last.
+        symptom: the first line of a symptom that is told beside it; only what came before may be behind
+        it, unless it announces another tool's output (`after`).
+        """
+        anchored = [rule for rule in rules if rule.anchors]
+        logs = self._logs.values()
+        exceptions = self._exceptions()
+        raised = [one for one in exceptions if not _WRAPPING.search(one.text)]
+        sure = [suspect for kept in logs for suspect in kept.sure]
+        weak = [suspect for kept in logs for suspect in kept.weak]
+        for group in (raised, sure, exceptions, weak):
+            unknown = [
+                suspect
+                for suspect in group
+                if (after or _may_cause(suspect, symptom)) and not _is_known(suspect, anchored)
             ]
-            if found:
-                return [_finding(_first(found), found)]
-        return []
+            if unknown:
+                return _finding(_first(unknown), unknown)
+        return None
+
+    def exception_at(self, line: Line) -> Finding | None:
+        """Return LOG-002 of the exception that stands there."""
+        exceptions = self._exceptions()
+        first = [one for one in exceptions if (one.log, one.number) == (line.source, line.number)]
+        others = [one for one in exceptions if not _WRAPPING.search(one.text)]
+        return _finding(first[0], others) if first else None
+
+    def _exceptions(self) -> list[_Suspect]:
+        return [one for kept in self._logs.values() for one in kept.exceptions.values()]
 
 
 def looks_wrong(text: str) -> bool | None:
     """True: surely; False: perhaps; None: no."""
-    if _HARMLESS.search(text):
+    if _HARMLESS.search(text) and not _EXCEPTION.match(text):
         return None
     if _SURE.search(text) and (not _QUIET.search(text) or _LEVEL.search(text)):
         return True
     return False if _WEAK.search(text) and not _QUIET.search(text) else None
 
 
-def _may_cause(one: _Suspect, told: Line | None) -> bool:
-    if told is None:
+def _as_line(suspect: _Suspect) -> Line:
+    return Line(
+        source=suspect.log,
+        number=suspect.number,
+        text=suspect.text,
+        order=suspect.order,
+        rank=suspect.rank,
+        host=suspect.line.host,
+        time=suspect.line.time,
+        clock=suspect.line.clock,
+    )
+
+
+def _may_cause(suspect: _Suspect, symptom: Line | None) -> bool:
+    if symptom is None:
         return True
-    if one.log == told.source:
-        return one.number < told.number
-    known = one.line.time is not None and told.time is not None and one.line.clock == told.clock
-    return known and (one.line.time or 0.0) < (told.time or 0.0)
+    if suspect.log == symptom.source:
+        return suspect.number < symptom.number
+    known = suspect.line.time is not None and symptom.time is not None
+    if not known or suspect.line.clock != symptom.clock:
+        return False
+    return (suspect.line.time or 0.0) < (symptom.time or 0.0)
 
 
-def _is_known(one: _Suspect, rules: Sequence[Rule]) -> bool:
+def _is_known(suspect: _Suspect, rules: Sequence[Rule]) -> bool:
     """Whether a rule knows it, also one that found that it ended well or needs others."""
-    texts = {text: text.lower() for text in (one.line.text, one.said)}
+    texts = {text: text.lower() for text in (suspect.line.text, suspect.text)}
     return any(
         any(anchor.lower() in low for anchor in rule.anchors) and rule.match(text) is not None
         for text, low in texts.items()
@@ -188,32 +360,86 @@ def _is_known(one: _Suspect, rules: Sequence[Rule]) -> bool:
     )
 
 
-def _first(found: Sequence[_Suspect]) -> _Suspect:
+def _first(group: Sequence[_Suspect]) -> _Suspect:
     """The earliest by one clock, else the first one read."""
-    timed = [one for one in found if one.line.time is not None]
-    alike = len(timed) == len(found) and len({one.line.clock for one in found}) == 1
-    return min(timed, key=lambda one: one.line.time or 0.0) if alike else found[0]
+    timed = [one for one in group if one.line.time is not None]
+    alike = len(timed) == len(group) and len({one.line.clock for one in group}) == 1
+    return min(timed, key=lambda one: one.line.time or 0.0) if alike else group[0]
 
 
-def _traceback(raw: bytes, after: bytes) -> tuple[str, str]:
-    """The exception that ends a Python stack, and its innermost frame."""
-    column = raw.index(b"Traceback (most")
-    lines = after.split(b"\n", _STACK_LINES + 1)[1 : _STACK_LINES + 1]
-    frame = ""
-    for line in lines:
-        text = line[column:].decode("utf-8", "replace")
-        if (place := _FRAME.search(text)) is not None:
-            frame = f"{place[1]}:{place[2]}"
+@dataclass(slots=True)
+class _Stack:
+    """What a Python stack tells."""
+
+    message: str = ""
+    """The exception that ends it, with its message; empty where it is not in sight."""
+    lines: int = 0
+    """From its first line to the exception."""
+    frame: str = ""
+    caller: str = ""
+
+
+def _read_stack(raw: bytes, after: bytes) -> _Stack:
+    """Read a Python stack from its first line on.
+
+    Lines of other writers in between have another prefix and are passed over; the last line counts
+    without one too, since some programs write it by themselves.
+    """
+    start = _STACK_START.search(raw)
+    column = start.start() if start else raw.index(_STACK)
+    prefix = _without_times(raw[:column])
+    stack = _Stack()
+    message: list[str] = []
+    for number, line in enumerate(after.split(b"\n", _STACK_LINES + 1)[1 : _STACK_LINES + 1], 1):
+        text = line[column:].decode("utf-8", "replace").rstrip()
+        if _without_times(line[:column]) != prefix:
+            bare = line.decode("utf-8", "replace").strip()
+            if message or not _EXCEPTION.match(bare):
+                continue
+            return _Stack(bare[:_WHOLE], number, stack.frame, stack.caller)
+        place = _FRAME.search(text)
+        if message:
+            if not text.strip() or _ENDS_MESSAGE.search(text) or len(message) >= _MESSAGE_LINES:
+                break
+            message.append(text)
+        elif place is not None:
+            stack.frame = f"{place[1]}:{place[2]}"
+            if not _LIBRARY.search(place[1]):
+                stack.caller = stack.frame
         elif text.strip() and not text[0].isspace():
-            return text.rstrip()[:_LONG], frame
-    return "", frame
+            message.append(text)
+            stack.lines = number
+    stack.message = "\n".join(message)[:_WHOLE]
+    return stack
 
 
-def _what(after: bytes) -> str:
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python[\d.]+/|^<frozen")
+_ENDS_MESSAGE = re.compile(r"^(?:Original )?Traceback |^Exception raised from|^During handling|^\[")
+
+
+_TIMES = re.compile(
+    rb"\d\d:\d\d:\d\d(?:[.,]\d+)?|\d{4}[-/]\d\d[-/]\d\d|\b\d\d-\d\d\b|\b[IWEF]\d{4}\b|\d+\.\d{3,}"
+)
+
+
+def _without_times(prefix: bytes) -> bytes:
+    """Return a prefix as all lines of one writer have it."""
+    return _TIMES.sub(b"", prefix)
+
+
+def _what_of_cpp(after: bytes) -> str:
     """What an exception of C++ that nothing caught says: `what():  …` on the next line."""
     line = after.split(b"\n", 2)[1:2]
     text = strip(line[0].decode("utf-8", "replace")).text if line else ""
     return text[:_LONG] if "what()" in text else ""
+
+
+def _frame_before(before: bytes) -> str:
+    """Return `file:line` of the last frame of a stack that ends just before a line, else nothing."""
+    lines = [line for line in before.split(b"\n") if line.strip()][-4:]
+    places = [_FRAME.search(line.decode("utf-8", "replace")) for line in lines]
+    last = [place for place in places if place is not None][-1:]
+    return f"{last[0][1]}:{last[0][2]}" if last else ""
 
 
 def _last_lines(before: bytes) -> tuple[str, ...]:
@@ -223,35 +449,40 @@ def _last_lines(before: bytes) -> tuple[str, ...]:
 
 def _program(text: str) -> str:
     """Who says it, as far as the line tells: `slurmstepd`, `pair.cc:129`."""
-    if (file := _FILE.search(text)) is not None:
+    file = _FILE.search(text)
+    if file is not None:
         return f"{file[1]}:{file[2]}"
     named = _PROGRAM.match(text)
     return named[1] if named and not re.fullmatch(r"\w*(?:error|exception)", named[1], re.I) else ""
 
 
-def _finding(first: _Suspect, found: Sequence[_Suspect]) -> Finding:
-    alike = [one for one in found if _shape(one) == _shape(first)]
-    evidence = [f"{first.log}:{first.number}: {cut(first.line.text)}"]
-    evidence += [f"its last line: {cut(first.last)}"] if first.last else []
+def _finding(first: _Suspect, group: Sequence[_Suspect]) -> Finding:
+    alike = [one for one in group if _shape(one) == _shape(first)]
+    evidence = [f"{first.log}:{first.number}: {cut(first.text)}"]
+    evidence += [cut(line) for line in first.exception.split("\n")[1:] if line.strip()]
+    evidence += [f"raised in {first.frame}"] if first.frame else []
+    evidence += [f"called from {first.caller}"] if first.caller else []
+    evidence += [f"what it became: {cut(first.outer)}"] if first.outer else []
     evidence += [f"just before: {line}" for line in first.before]
-    others = [f"{one.log}:{one.number}: {cut(one.said)}" for one in found if one not in alike]
-    more = f", and {len(alike) - 1} more like it" if len(alike) > 1 else ""
+    others = [f"{one.log}:{one.number}: {cut(one.text)}" for one in group if one not in alike]
+    count = len(alike) + sum(one.alike for one in alike)
+    more = f", and {count - 1} more like it" if count > 1 else ""
     near = f"sed -n '{max(1, first.number - 20)},{first.number + 20}p' {first.log}"
     again = "run it again with NCCL_DEBUG=INFO and keep the logs of all ranks"
     return make_finding(
-        "unknown_exception" if first.last else "looks_wrong",
+        "unknown_exception" if first.is_exception else "looks_wrong",
         subject=_subject(alike),
         evidence=evidence + others[:_BEFORE],
         saw=f"{first.log}:{first.number}{more}",
-        said=cut(first.said, 160),
+        said=cut(first.text, 240),
         whose=f" ({first.whose})" if first.whose else "",
-        frame=f", in {first.frame}" if first.frame else "",
+        frame=f", in {first.caller or first.frame}" if first.frame else "",
         next=again if first.log == "stdin" else near,
     )
 
 
-def _shape(one: _Suspect) -> str:
-    return _DIGITS.sub("#", one.said)
+def _shape(suspect: _Suspect) -> str:
+    return _DIGITS.sub("#", suspect.text)
 
 
 def _subject(alike: Sequence[_Suspect]) -> Subject:

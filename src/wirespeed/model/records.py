@@ -94,7 +94,8 @@ class Finding:
     category: Annotated[str, SPARSE] = ""
     """Of `diagnose`: the kind of trouble, such as `shm-too-small`; empty elsewhere."""
     confidence: Annotated[str, SPARSE] = ""
-    """Of `diagnose`: `certain`, `likely` or `cannot tell`; empty where figures tell it."""
+    """Of `diagnose`: `certain`, `likely`, `possible` (a suggestion) or `cannot tell`; empty where
+    figures tell it."""
     references: Annotated[tuple[ReferenceFigure, ...], SPARSE] = ()
     """What a figure was graded against, that which decides first; empty where it was not graded."""
     allowed: Annotated[str, SPARSE] = ""

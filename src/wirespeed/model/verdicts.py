@@ -89,7 +89,7 @@ MEANINGS: dict[Verdict, Meaning] = {
         "1 for a failure, 0 for a warning; of `launch` the job's",
         "Something costs the job time; `verdict_subject` says which rank, node or part of a step.",
     ),
-    "CAUSE NAMED": Meaning("bad", (DIAGNOSE,), "1", "The logs show why the job failed."),
+    "CAUSE NAMED": Meaning("bad", (DIAGNOSE,), "1", "The logs prove why the job failed."),
     "UNKNOWN": Meaning(
         "undecided",
         (*_MEASURING, LAUNCH, GATE),
@@ -112,7 +112,10 @@ MEANINGS: dict[Verdict, Meaning] = {
         "Too few steps or ranks were seen to judge the job.",
     ),
     "SYMPTOMS ONLY": Meaning(
-        "undecided", (DIAGNOSE,), "3", "The logs show symptoms, and no line that names the cause."
+        "undecided",
+        (DIAGNOSE,),
+        "3",
+        "The logs show symptoms, possible causes or an error that no rule knows, and prove no cause.",
     ),
     "NOTHING KNOWN": Meaning(
         "undecided", (DIAGNOSE,), "3", "No rule knows a line of the logs, and no end is shown."
