@@ -431,12 +431,17 @@ def _refused(rule: Rule, evidence: Evidence, in_launcher: bool) -> Iterator[Hit]
 
 _RETRIES = 5
 """Requests for one file before the hub's library gives it up."""
+_NO_WAY = re.compile(r"name resolution|not known|unreachable|no route|no address", re.IGNORECASE)
+"""Reasons that do not pass by themselves, so one request shows them."""
 
 
 def _unreached(rule: Rule, evidence: Evidence, retries: str, least: int) -> Iterator[Hit]:
     """Yield the failed requests of a job that never went on after them."""
-    if not evidence.trains and evidence.seen[retries].count >= least:
-        yield from _told_by(rule, evidence.hits(retries))
+    found = evidence.seen[retries]
+    lasting = any(_NO_WAY.search(hit.groups.get("reason", "")) for hit in found.hits)
+    went_on = evidence.trains or any(id.startswith("GOOD-") for id in evidence.seen)
+    if not went_on and (lasting or found.count >= least):
+        yield from _told_by(rule, found.hits)
 
 
 _SILENT = ("RAS-006", "RAS-007", "RAS-008", "WD-001")
