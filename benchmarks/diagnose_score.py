@@ -20,7 +20,8 @@ are right by own words is printed beside. The answers are
 - `alarm`: a finding fails or warns in a healthy case.
 
 Right is: `silent` of a healthy case, `named` of a strict case, `named` or `suggested` of a case that is
-not strict, and no cause named where the log holds none (`no`).
+not strict, no cause named where the log holds none (`no`), and the line shown first that the label's
+`root_line` (a regular expression) describes, where no rule can be expected to know it.
 
 The score is taken a second time after numbers, host names and paths in each log were replaced by others:
 a rule that knows only one log by heart falls there. Exit code 1 where a strict case or a healthy one is
@@ -70,6 +71,12 @@ class Scored:
         return str(self.label.get("cause_in_log") or ("yes" if self.strict else "partly"))
 
     @property
+    def root_shown(self) -> bool:
+        """Whether the first answer shows the line that its label calls the root."""
+        shown = (self.found.title, *self.found.evidence[:1]) if self.found else ()
+        return any(re.search(self.label["root_line"], text, re.IGNORECASE) for text in shown)
+
+    @property
     def strict(self) -> bool:
         """Whether the log alone proves the cause."""
         return bool(self.label.get("strict"))
@@ -84,6 +91,8 @@ class Scored:
         """Whether the answer is what the label asks for."""
         if self.kind == "healthy":
             return self.answer == "silent"
+        if self.label.get("root_line"):
+            return self.answer not in ("another cause", "nothing") and self.root_shown
         if self.kind == "no":
             return self.answer in ("suggested", "symptom")
         if self.strict or self.kind == "yes":

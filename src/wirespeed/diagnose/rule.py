@@ -71,6 +71,9 @@ class Rule(
     header: bool = False
     """Of a symptom: the line announces what another tool printed, which follows it. What looks wrong
     there is the cause, and this line is not."""
+    of_site: bool = False
+    """It is of the user's own files: where another rule knows the same line, it speaks. Set as they are
+    read."""
     ends: bool = False
     """Whether other rules name this one in `until`."""
     least: int = 1
@@ -130,17 +133,18 @@ class Rule(
 def most_specific(rules: Sequence[Rule], text: str) -> Rule | None:
     """Return the rule that says most of a line, of causes and symptoms that are not general.
 
-    Who explains another comes first, then who names a cause, is surer, or has the longer anchor there.
+    A user's own rule comes first, then who explains another, names a cause, is surer, or has the
+    longer anchor there.
     """
     speaking = [one for one in rules if one.role in ("cause", "symptom") and not one.general]
     low = text.lower()
 
-    def rank(rule: Rule) -> tuple[bool, bool, int, int]:
+    def rank(rule: Rule) -> tuple[bool, bool, bool, int, int]:
         others = {other.category for other in speaking} | {other.id for other in speaking}
         explains = bool((others - {rule.category, rule.id}) & set(rule.explains))
         sure = ("possible", "likely", "certain").index(rule.confidence)
         longest = max((len(anchor) for anchor in rule.anchors if anchor.lower() in low), default=0)
-        return explains, rule.role == "cause", sure, longest
+        return rule.of_site, explains, rule.role == "cause", sure, longest
 
     return max(speaking, key=rank, default=None)
 
