@@ -466,6 +466,58 @@ def _joined(
     )
 
 
+_CALL_LINES = 3
+"""Lines between the frame that made a call and the error of that call."""
+_STACK_LINES = 60
+"""Lines between a frame and the end of its stack."""
+
+
+def _after_frame(
+    rule: Rule, evidence: Evidence, frame: str, error: str, within: int
+) -> Iterator[Hit]:
+    """Yield the errors that stand a few lines below a frame of the stack, in the same log.
+
+    An error that names no operation is read with the call that raised it.
+    """
+    frames = evidence.hits(frame)
+    for hit in evidence.hits(error):
+        if any(_follows(hit.line, call.line, within) for call in frames):
+            yield Hit(rule, hit.line, hit.groups)
+
+
+def _follows(line: Line, before: Line, within: int) -> bool:
+    return line.source == before.source and 0 < line.number - before.number <= within
+
+
+_LAUNCHERS = ("SLURM-013", "PYX-003", "PYX-005", "CONT-140", "ENR-003")
+"""Headers of container launchers, which print their tool's words beside them."""
+
+
+def _refused(rule: Rule, evidence: Evidence, in_launcher: bool) -> Iterator[Hit]:
+    """Yield the paths that a shell tool was refused, in a launcher's output or in other logs.
+
+    A job that trains on did without what it was refused.
+    """
+    launched = any(id in evidence.seen for id in _LAUNCHERS)
+    if launched == in_launcher and (launched or not evidence.trains):
+        yield from _told_by(rule, evidence.hits("ERRNO-023"))
+
+
+_RETRIES = 5
+"""Requests for one file before the hub's library gives it up."""
+_NO_WAY = re.compile(r"name resolution|not known|unreachable|no route|no address", re.IGNORECASE)
+"""Reasons that do not pass by themselves, so one request shows them."""
+
+
+def _unreached(rule: Rule, evidence: Evidence, retries: str, least: int) -> Iterator[Hit]:
+    """Yield the failed requests of a job that never went on after them."""
+    found = evidence.seen[retries]
+    lasting = any(_NO_WAY.search(hit.groups.get("reason", "")) for hit in found.hits)
+    went_on = evidence.trains or any(id.startswith("GOOD-") for id in evidence.seen)
+    if not went_on and (lasting or found.count >= least):
+        yield from _told_by(rule, found.hits)
+
+
 _SILENT = ("RAS-006", "RAS-007", "RAS-008", "WD-001")
 """Ranks that do not answer, or a collective that timed out: this job makes no progress."""
 
@@ -550,14 +602,27 @@ DERIVED: dict[str, Derive] = {
     "collectives-differ-perhaps": partial(_compare_collectives, grouped=False),
     "copies": _copies,
     "fell-off-the-bus": _lost,
+    "full-at-semaphore": partial(
+        _after_frame, frame="ERRNO-005", error="PY-023", within=_CALL_LINES
+    ),
+    "half-written-cache": partial(
+        _after_frame, frame="CACHE-002", error="CACHE-003", within=_STACK_LINES
+    ),
+    "hub-unreached": partial(_unreached, retries="OFFLINE-001", least=_RETRIES),
     "joined-by-too-few": partial(_joined, by="STORE-040", apart=lt),
     "joined-by-too-many": partial(_joined, by="STORE-040", apart=gt),
     "joined-by-too-many-clients": partial(_joined, by="STORE-030", apart=gt),
     "loopback-over-hosts": _over_hosts,
     "rank-behind": _behind,
+    "no-lock-operation": partial(
+        _after_frame, frame="LOCK-003", error="LOCK-004", within=_CALL_LINES
+    ),
     "ras-counts-differ": partial(_counts, stuck=False),
     "ras-counts-stuck": partial(_counts, stuck=True),
+    "refused-elsewhere": partial(_refused, in_launcher=False),
+    "refused-in-launcher": partial(_refused, in_launcher=True),
     "retries-without-success": _without_success,
+    "tracker-unreached": partial(_unreached, retries="OFFLINE-007", least=1),
     "unknown-exceptions": partial(_unknown_exceptions, runtime=False),
     "unknown-runtime-errors": partial(_unknown_exceptions, runtime=True),
     "without-rank-0": _without_rank_0,
