@@ -253,7 +253,7 @@ def _holding_up(job: Job, progress: Progress) -> list[Finding]:
         return [_many_behind(sorted(known), job)]
     few = len(blamed) <= max(1, len(job.dumps) // _FEW)
     found = [_behind(rank, job, few) for rank in blamed]
-    found += [_device_behind(one, job) for one in stuck]
+    found += [_device_behind(one, job, progress) for one in stuck]
     found += [_stopped_early(one, job) for one in stopped]
     found += [_never_started(one, job) for one in idle]
     return found[:_MOST]
@@ -285,9 +285,11 @@ def _still_moving(job: Job) -> Finding:
     )
 
 
-def _device_behind(stall: Stall, job: Job) -> Finding:
+def _device_behind(stall: Stall, job: Job, progress: Progress) -> Finding:
     dump, lack = job.dumps[stall.rank], stall.lack
     through = ranks_told(lack.waiting)
+    behind = sorted(progress.lead_to([stall.rank]) - {stall.rank})
+    waits = f"{ranks_told(behind)} {_verb(behind, 'waits')}" if behind else ""
     return make_finding(
         "device_behind",
         subject=one_rank([stall.rank]) if dump.sure else JOB,
@@ -299,6 +301,7 @@ def _device_behind(stall: Stall, job: Job) -> Finding:
         where=_where(lack),
         through=through,
         calls=stall.calls,
+        behind=f"; {waits} for it, directly or behind others" if waits else "",
     )
 
 
