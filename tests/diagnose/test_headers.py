@@ -55,7 +55,7 @@ def test_the_reason_of_a_failed_task_launch_decides(tmp_path: Path) -> None:
     launch = "srun: error: Task launch for StepId=8.0 failed on node n7: {}"
     (prolog,) = findings(tmp_path, launch.format("Job prolog failed"))
     (other,) = findings(tmp_path, launch.format("Communication connection failure"))
-    assert [prolog.id, other.id] == ["SLURM-015", "SLURM-010"]
+    assert [prolog.id, other.id] == ["SLURM-015", "SLURM-203"]
     assert prolog.subject.name == other.subject.name == "n7"
 
 

@@ -128,6 +128,10 @@ NEAR_MISSES = (
             "INFO:     Uvicorn running on http://0.0.0.0:19000 (Press CTRL+C to quit)",
         ],
     ),
+    ("PORT-006", ["Ray is starting at 10.0.0.7:6379"]),
+    ("OFFLINE-017", ["curl: (7) Failed to connect to localhost port 8000 after 0 ms"]),
+    ("OFFLINE-019", ["CondaHTTPError: HTTP 404 NOT FOUND for url <https://conda.example.org/x>"]),
+    ("CONT-123", ["container name: train"]),
     ("RDZV-101", ["torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"]),
     ("RDZV-102", ["torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"]),
 )
