@@ -6,7 +6,7 @@ import pytest
 
 from logs import read
 from wirespeed.diagnose.allocations import read_allocation
-from wirespeed.diagnose.watchdog_lines import recorder_command
+from wirespeed.diagnose.watchdog_lines import recorder_words
 from wirespeed.model.records import Finding
 
 NOT_INITIALIZED = (
@@ -274,9 +274,14 @@ def test_a_rank_is_missing_only_where_the_others_agree(tmp_path: Path) -> None:
 def test_advice_names_the_recorder_of_the_version_in_the_log(
     seen: set[str], has: str, lacks: str
 ) -> None:
-    command = recorder_command(seen)
+    command = recorder_words(seen)["recorder"]
     assert has in command
     assert lacks not in command
+
+
+def test_a_dump_that_the_log_names_is_read_next() -> None:
+    words = recorder_words({"WD-021"}, "/shared/trace_11")
+    assert words["recorder"] == "wirespeed diagnose /shared/trace_*"
 
 
 def test_no_dump_is_asked_for_that_was_written(tmp_path: Path) -> None:

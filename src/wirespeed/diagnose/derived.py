@@ -14,10 +14,10 @@ from wirespeed.diagnose.allocations import Reason, read_allocation
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Hit, Line
 from wirespeed.diagnose.watchdog_lines import (
-    RECORDER_FIELD,
+    RECORDER_FIELDS,
     calls_of,
     mismatches,
-    recorder_command,
+    recorder_words,
 )
 
 # What the rules saw in all logs of a job, gathered in bounded memory.
@@ -236,14 +236,17 @@ class Evidence:
         )
 
     def _name_recorder(self) -> None:
-        """Fill `{recorder}`: the command that gets the flight recorder's dumps in this torch."""
-        words = {"recorder": recorder_command(self.seen)}
+        """Fill `{recorder}` and `{dumps}`: what to do with the flight recorder of this torch."""
+        dumped = self.seen.get("WD-021")
+        file = dumped.start.groups.get("file", "") if dumped else ""
+        words = recorder_words(self.seen, file)
 
         def named(hit: Hit) -> Hit:
             return replace(hit, groups=hit.groups | words)
 
         for found in self.seen.values():
-            if RECORDER_FIELD in found.rule.next:
+            texts = (found.rule.next, *found.rule.checks)
+            if any(field in text for field in RECORDER_FIELDS for text in texts):
                 found.hits = [named(hit) for hit in found.hits]
                 found.first = named(found.first) if found.first else None
                 found.own = named(found.own) if found.own else None

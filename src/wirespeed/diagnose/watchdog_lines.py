@@ -5,6 +5,7 @@ rank that tells at which number it stopped. Numbers count within a group, so onl
 number are compared.
 """
 
+import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,8 +19,11 @@ _SAME_SIZES = frozenset({
 _BETWEEN_TWO = frozenset({"SEND", "RECV", "COALESCED", "UNKNOWN"})
 """Operations that ranks may call apart from each other, or whose name says nothing."""
 
-RECORDER_FIELD = "{recorder}"
-"""Stands in a rule's `next` for what `recorder_command` returns."""
+RECORDER_FIELDS = ("{recorder}", "{dumps}")
+"""Stand in a rule's `next` and `checks` for what `recorder_words` returns."""
+_DEFAULT_DUMPS = "~/.cache/torch/comm_lib_trace_rank_* /tmp/nccl_trace_rank_*"
+"""Where torch writes dumps unless it is told otherwise, in new and older versions."""
+_NUMBER_AT_END = re.compile(r"\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +144,27 @@ def _who(same: Sequence[Call]) -> str:
     return f"{name} {ranks} in {same[0].operation}{sizes}"
 
 
-def recorder_command(seen: Container[str]) -> str:
-    """Return the command that finds the flight recorder's dumps, or makes the next run write some.
+def recorder_words(seen: Container[str], file: str = "") -> dict[str, str]:
+    """Return what a rule says of torch's flight recorder, by the names that its texts use.
 
-    seen: ids of the rules that matched. TORCH_FR_BUFFER_SIZE replaced TORCH_NCCL_TRACE_BUFFER_SIZE in
-    torch 2.9; where the log does not show which one its torch reads, both are named.
+    `recorder` is the command that reads its dumps, or makes the next run write some; `dumps` is what to
+    check with them. seen: ids of the rules that matched. file: a dump that the log names.
+    TORCH_FR_BUFFER_SIZE replaced TORCH_NCCL_TRACE_BUFFER_SIZE in torch 2.9; where the log does not show
+    which one its torch reads, both are named.
     """
     if "WD-021" in seen and "WD-022" not in seen:
-        return "ls ~/.cache/torch/comm_lib_trace_rank_* /tmp/nccl_trace_rank_*"
+        written = _NUMBER_AT_END.sub("*", file) if file else ""
+        where = f"wirespeed diagnose {written}" if written else f"ls {_DEFAULT_DUMPS}"
+        check = (
+            "the flight recorder's dumps that torch wrote: wirespeed diagnose reads them and names"
+        )
+        return {"recorder": where, "dumps": f"{check} the rank that is behind"}
     if "WD-020" in seen:
         variables = "TORCH_FR_BUFFER_SIZE=2000"
     elif "WD-022" in seen:
         variables = "TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
     else:
         variables = "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
-    return f"export {variables} TORCH_NCCL_DUMP_ON_TIMEOUT=1"
+    command = f"export {variables} TORCH_NCCL_DUMP_ON_TIMEOUT=1"
+    check = "the flight recorder's dumps of another run: wirespeed diagnose reads them and names"
+    return {"recorder": command, "dumps": f"{check} the rank that is behind ({command})"}
