@@ -54,9 +54,9 @@ def test_the_line_below_the_header_is_the_cause(tmp_path: Path) -> None:
 def test_the_reason_of_a_failed_task_launch_decides(tmp_path: Path) -> None:
     launch = "srun: error: Task launch for StepId=8.0 failed on node n7: {}"
     (prolog,) = findings(tmp_path, launch.format("Job prolog failed"))
-    (other,) = findings(tmp_path, launch.format("Communication connection failure"))
-    assert [prolog.id, other.id] == ["SLURM-015", "SLURM-010"]
-    assert prolog.subject.name == other.subject.name == "n7"
+    (other,) = findings(tmp_path, launch.format("Plugin initialization failed"))
+    assert [prolog.id, other.id] == ["SLURM-104", "SLURM-010"]
+    assert [prolog.status, other.status] == ["fail", "warn"]
 
 
 def test_a_full_disk_has_a_path(tmp_path: Path) -> None:
