@@ -46,6 +46,8 @@ from wirespeed.model.records import Finding
 
 COPIED = 20
 """Characters in a row that stand in the log too: shorter runs are words that both use."""
+_ROOT_LINES = 12
+"""Lines of evidence that may hold the root line: the exception's message with what belongs to it."""
 ANSWERS = ("named", "suggested", "another cause", "symptom", "nothing", "silent", "alarm")
 
 
@@ -73,7 +75,7 @@ class Scored:
     @property
     def root_shown(self) -> bool:
         """Whether the first answer shows the line that its label calls the root."""
-        shown = (self.found.title, *self.found.evidence[:1]) if self.found else ()
+        shown = (self.found.title, *self.found.evidence[:_ROOT_LINES]) if self.found else ()
         return any(re.search(self.label["root_line"], text, re.IGNORECASE) for text in shown)
 
     @property

@@ -1,4 +1,4 @@
-"""Logs of strangers, labelled before the tool ran on them: what was right stays right, and none is misled."""
+"""Logs of strangers, labelled before the tool ran on them: right answers stay, and none is misled."""
 
 import json
 from pathlib import Path

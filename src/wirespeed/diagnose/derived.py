@@ -603,7 +603,7 @@ DERIVED: dict[str, Derive] = {
     "copies": _copies,
     "fell-off-the-bus": _lost,
     "full-at-semaphore": partial(
-        _after_frame, frame="ERRNO-005", error="PY-023", within=_CALL_LINES
+        _after_frame, frame="ERRNO-005", error="PY-027", within=_CALL_LINES
     ),
     "half-written-cache": partial(
         _after_frame, frame="CACHE-002", error="CACHE-003", within=_STACK_LINES

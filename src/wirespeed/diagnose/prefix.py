@@ -67,7 +67,7 @@ _KINDS = tuple(
         r"(?P<rank>\d{1,6}): {1,8}(?=\S)",
         r"\[(?P<rank>\d{1,6})\] {1,8}(?=\S)",
         # pdsh, DeepSpeed, docker compose, stern: `worker-1: `, `worker-1  | `
-        r"(?P<host>(?!srun|mpirun|ssh|slurmstepd|error|warning|bash|python)[a-z][\w.-]*\d[\w.-]*)"
+        r"(?P<host>(?!srun|mpirun|ssh|slurmstepd|enroot|error|warning|bash|python)[a-z][\w.-]*\d[\w.-]*)"
         r"(?:: {1,8}|\s+\| {1,8})(?=\S)",
         # the lab, and launchers that mark a node: `[node-1] `
         r"\[(?P<host>[a-z][\w.-]*-\d+)\] {1,8}(?=\S)",

@@ -141,6 +141,8 @@ class _Suspect:
     """Of a stack: `file:line` of its innermost frame."""
     caller: str = ""
     """Of a stack that ends in a library: `file:line` of the innermost frame that is in none."""
+    rest: tuple[str, ...] = ()
+    """Of a line that announces more: what stands below it."""
     outer: tuple[str, ...] = ()
     """Of the innermost exception of a chain: the messages of those that it became."""
     alike: int = 0
@@ -261,7 +263,7 @@ class Suspects:
 
     def _suspect(self, raw: bytes, log: str, number: int, line: Prefix) -> _Suspect:
         before, after = self.around()
-        stack = _Stack()
+        stack, rest = _Stack(), ""
         if _STACK in raw:
             stack = _read_stack(raw, after)
             number += stack.lines
@@ -272,13 +274,25 @@ class Suspects:
         else:
             bare = _LOGGED.sub("", line.text)
             if _EXCEPTION.match(bare):
-                stack.message, stack.frame = bare[:_WHOLE], _frame_before(before)
+                stack.message = _with_rest(bare, raw, after)[:_WHOLE]
+                stack.frame = _frame_before(before)
+            elif bare.endswith(":"):
+                rest = _with_rest("", raw, after)
         line.rank, line.host = self._writer(log, number, line)
         rank = line.rank
         lines = _last_lines(before)
         caller = stack.caller if stack.caller != stack.frame else ""
         return _Suspect(
-            log, number, line, rank, lines, self.order(), stack.message, stack.frame, caller
+            log,
+            number,
+            line,
+            rank,
+            lines,
+            self.order(),
+            stack.message,
+            stack.frame,
+            caller,
+            tuple(rest.splitlines())[:_MESSAGE_LINES],
         )
 
     def _writer(self, log: str, number: int, line: Prefix) -> tuple[int | None, str | None]:
@@ -450,6 +464,23 @@ def _what_of_cpp(after: bytes) -> str:
     return text[:_LONG] if "what()" in text else ""
 
 
+def _with_rest(text: str, raw: bytes, after: bytes) -> str:
+    """Return a line with those below it that belong to it: none of a logger, a stack, another writer."""
+    written = raw.rstrip()
+    column = max(0, len(written) - len(text.encode())) if text else 0
+    prefix = _without_times(raw[:column])
+    lines = [text] if text else []
+    for line in after.split(b"\n", _MESSAGE_LINES + 1)[1 : _MESSAGE_LINES + 1]:
+        if _without_times(line[:column]) != prefix:
+            break
+        below = line[column:].decode("utf-8", "replace").rstrip()
+        if _ENDS_MESSAGE.search(below) or strip(below).time is not None or (text and not below):
+            break
+        if below:
+            lines.append(below)
+    return "\n".join(lines)
+
+
 def _message_of_panic(text: str, after: bytes) -> str:
     """Return what a panic of Rust says, in one line."""
     if not text.endswith(":"):
@@ -485,6 +516,7 @@ def _finding(first: _Suspect, group: Sequence[_Suspect]) -> Finding:
     alike = [one for one in group if _shape(one) == _shape(first)]
     evidence = [f"{first.log}:{first.number}: {cut(first.text)}"]
     evidence += [cut(line) for line in first.exception.split("\n")[1:] if line.strip()]
+    evidence += [cut(line) for line in first.rest]
     evidence += [f"raised in {first.frame}"] if first.frame else []
     evidence += [f"called from {first.caller}"] if first.caller else []
     evidence += [f"what it became: {cut(message)}" for message in first.outer]
