@@ -15,6 +15,8 @@ from msgspec import Meta, Struct
 Role = Literal["cause", "symptom", "consequence", "fact"]
 Confidence = Literal["certain", "likely", "possible"]
 Stage = Literal["machine", "setup", "program", "network", "wait", "aftermath"]
+_ALTERNATIVE = "__"
+"""Stands before the number of a group that fills another group's name."""
 Id = Annotated[str, Meta(pattern="^[A-Z][A-Z0-9]*-[0-9]{3}$")]
 
 
@@ -52,7 +54,8 @@ class Rule(
     ones of 5 characters or more: they decide how fast logs are read."""
     pattern: str = ""
     """Regular expression searched in the line, without case. Its named groups fill `{name}` in the
-    texts below; group names `rank`, `host`, `gpu` tell who it is about where the prefix does not."""
+    texts below; group names `rank`, `host`, `gpu` tell who it is about where the prefix does not.
+    Alternatives fill one name by `path`, `path__2`, `path__3`."""
     unless: str = ""
     """Regular expression: a line that matches it does not count."""
     needs: tuple[str, ...] = ()
@@ -123,7 +126,8 @@ class Rule(
         found = self.compiled.search(text) if self.compiled else None
         if found is None or (self.exception and self.exception.search(text)):
             return None
-        return {name: value for name, value in found.groupdict().items() if value is not None}
+        told = {name: value for name, value in found.groupdict().items() if value is not None}
+        return {name.partition(_ALTERNATIVE)[0]: value for name, value in told.items()}
 
 
 def most_specific(rules: Sequence[Rule], text: str) -> Rule | None:

@@ -295,7 +295,7 @@ def _nowhere(rule: Rule) -> Iterator[Fault]:
             yield Fault("links", link, "addresses that begin with https://")
     if rule.needs or rule.derive:
         return
-    groups = set(rule.compiled.groupindex) if rule.compiled else set()
+    groups = {"recorder", *(rule.compiled.groupindex if rule.compiled else ())}
     for key in ("sentence", "because", "costs", "fix", "next", "checks"):
         for name in sorted(_named(getattr(rule, key)) - groups):
             yield Fault(key, f"{{{name}}}", "names of groups in the pattern")
