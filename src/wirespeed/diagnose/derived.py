@@ -614,7 +614,6 @@ DERIVED: dict[str, Derive] = {
     "hub-unreached": partial(_unreached, retries="OFFLINE-001", least=_RETRIES),
     "joined-by-too-few": partial(_joined, by="STORE-040", apart=lt),
     "joined-by-too-many": partial(_joined, by="STORE-040", apart=gt),
-    "joined-by-too-many-clients": partial(_joined, by="STORE-030", apart=gt),
     "loopback-over-hosts": _over_hosts,
     "rank-behind": _behind,
     "no-lock-operation": partial(
