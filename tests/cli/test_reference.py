@@ -45,9 +45,9 @@ def test_a_low_figure_is_told_with_source_spread_and_three_reasons(capsys: Any) 
     assert wirespeed(["reference", "ask", "all_reduce", "8G", "--busbw", "310", *H100]) == 1
     out = capsys.readouterr().out
     assert out.startswith("LOW  all_reduce 8 GiB, 310 GB/s")
-    for text in ("0.70 of it", "400 GB/s … 445 GB/s", "Azure/ai-infrastructure", "1. ", "3. "):
+    for text in ("0.70 of it", "441 GB/s … 445 GB/s", "Azure/ai-infrastructure", "1. ", "3. "):
         assert text in out
-    assert 'the model "ring over' in " ".join(out.split())
+    assert "limit 750 GB/s: 8 × 400 Gbit/s a node" in " ".join(out.split())
 
 
 def test_what_is_missing_is_asked_for(capsys: Any) -> None:
@@ -72,6 +72,7 @@ def test_what_is_missing_is_asked_for(capsys: Any) -> None:
     answer = json.loads(capsys.readouterr().out)
     assert (answer["verdict"], answer["expected"]) == ("unknown", None)
     answers = {one["interconnect"]: one["verdict"] for one in answer["by_interconnect"]}
+    # On InfiniBand two sources got 2.4 times as much; on RoCE it is below half of the rule for such cards.
     assert answers["ib"] == answers["roce"] == "low"
     assert wirespeed(["reference", "ask", *words, "--interconnect", "roce"]) == 1
     out = " ".join(capsys.readouterr().out.split())
@@ -103,20 +104,21 @@ def test_each_printed_command_has_an_answer(line: str, capsys: Any) -> None:
     words = shlex.split(line)
     code = wirespeed([*words, "-o", "json"])
     answer = json.loads(capsys.readouterr().out)
-    assert code == {"normal": 0, "low": 1, "unknown": 3}[answer["verdict"]]
+    assert code == {"normal": 0, "low": 1, "impossible": 1, "unknown": 3}[answer["verdict"]]
     if code == 3:
-        assert "--interconnect" not in words
-        assert {one["verdict"] for one in answer["by_interconnect"]} > {"normal"}
+        assert answer["missing"], "it says what would decide"
     else:
-        assert answer["expected"]["source"]
+        assert answer["expected"] or answer["hardware"]
 
 
 @pytest.mark.parametrize(
     ("busbw", "code", "verdicts"),
     [
         ("480", 0, {"ib": "normal", "efa": "normal", "tcpxo": "high"}),
-        ("310", 3, {"ib": "low", "efa": "low", "tcpxo": "normal"}),
-        ("20", 3, {"ib": "low", "efa": "low", "tcpxo": "low"}),
+        # Nothing is low where the network cards are open: 310 GB/s is much for 4 × 400 Gbit/s.
+        ("310", 3, {"ib": "unknown", "efa": "unknown", "tcpxo": "normal"}),
+        ("20", 3, {"ib": "unknown", "efa": "unknown", "tcpxo": "unknown"}),
+        ("9000", 1, {}),
     ],
 )
 def test_without_an_interconnect_each_has_an_answer(
@@ -161,15 +163,18 @@ def test_a_figure_of_few_samples_supports_no_verdict(samples: int, place: str, c
     [
         (["all_reduce", "8G", "--busbw", "445", *H100], 0, "normal"),
         (["all_reduce", "8G", "--busbw", "478", "--gpu", "H100"], 0, "normal"),
-        (["all_reduce", "1M", "--busbw", "9", "--gpu", "H100"], 3, "unknown"),
+        (["all_reduce", "1M", "--busbw", "60", "--gpu", "H100"], 0, "normal"),
         (["all_reduce", "8G", "--busbw", "9", "--gpu", "L40S"], 3, "unknown"),
+        (["all_reduce", "8G", "--busbw", "4", "--gpu", "L40S"], 1, "low"),
+        (["all_reduce", "8G", "--busbw", "40", "--gpu", "L40S"], 1, "impossible"),
+        (["all_reduce", "8G", "--busbw", "9", "--gpu", "Future 9000"], 3, "unknown"),
     ],
 )
 def test_places_and_exit_codes(words: list[str], code: int, place: str, capsys: Any) -> None:
     assert wirespeed(["reference", "ask", *words, "-o", "json"]) == code
     told = json.loads(capsys.readouterr().out)
     assert told["verdict"] == place
-    assert (told["expected"] is None) == (place == "unknown")
+    assert bool(told["missing"]) == (place == "unknown")
 
 
 def test_a_run_becomes_own_figures_and_judges_another(capsys: Any) -> None:

@@ -36,7 +36,7 @@ def reference() -> None:
 
     \f
     Examples:
-      wirespeed reference ask all_reduce 8G --busbw 310 --gpu H100 --nodes 2 --interconnect ib
+      wirespeed reference ask all_reduce 8G --busbw 478 --gpu H100
       wirespeed reference ask all_reduce 4M --run last
       wirespeed reference list --gpu H100
       wirespeed reference add last --name good-monday
@@ -144,10 +144,16 @@ def export(name: str | None) -> None:
 @option("--busbw GB/s", "The figure.", click.FloatRange(min=0, min_open=True))
 @option("--run run_ref RUN", "Take figure and nodes from a stored run.")
 @shape_options
+@option(
+    "--switch",
+    "Whether switches reduce: `sharp` between nodes, NVLS within one.",
+    ["sharp", "sharp-off", "nvls", "nvls-off"],
+)
+@option("--site NAME", "Whose cluster it is, such as azure: what that site asks of its own counts.")
 @option("-o --output", kind=["text", "json"], default="text")
 @store_option
 def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
-    """Is this number normal? Where it lies, by whose figures, and why it may be low.
+    """Is this number normal? What the hardware can reach, what others got, and why it may be low.
 
     With --run OP and SIZE may be left out: the run's best figure is meant.
 
@@ -165,7 +171,7 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
     Figures hold for one interconnect only. Where it is not given, there is an answer for each that has
     a figure, and exit 3 unless it makes no difference which of them it is.
 
-    Exit codes: 0 normal, 1 low, 3 nothing is known that it could be compared with.
+    Exit codes: 0 normal, 1 low or impossible, 3 it cannot be told; the answer says what would decide.
     """  # noqa: E501
     from wirespeed.cli.reference_answers import (
         answer,
@@ -189,7 +195,7 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
         click.echo(answer_json(found))
     else:
         click.echo(answer_text(found, sys.stdout, _typed(name, size or str(size_bytes), told)))
-    return {"low": 1, "unknown": CannotMeasure.exit_code}.get(found.place, 0)
+    return {"low": 1, "impossible": 1, "unknown": CannotMeasure.exit_code}.get(found.place, 0)
 
 
 def _typed(op: str, size: str, values: dict[str, Any]) -> str:
@@ -201,6 +207,8 @@ def _typed(op: str, size: str, values: dict[str, Any]) -> str:
         "--gpus-per-node": values["gpus_per_node"],
         "--nodes": values["nodes"],
         "--nics": values["nics"],
+        "--switch": values["switch"],
+        "--site": values["site"],
     }
     words = ["wirespeed reference ask", op, size]
     for option_name, value in options.items():

@@ -22,7 +22,7 @@ from wirespeed.model.units import format_bandwidth
 from wirespeed.reference.figures import INTERCONNECTS
 from wirespeed.reference.shape import CPU, XGMI_LINKS, Shape
 
-_NVLS = ("H100", "H200", "B200", "B300", "GB200", "GB300")
+NVLS = ("H100 SXM", "H200 SXM", "H800", "H20", "B200", "B300", "GB200", "GB300")
 """GPUs whose NVSwitches can add up (NVLink SHARP, from the third NVSwitch on)."""
 
 
@@ -129,7 +129,7 @@ def switches_add_up(shape: Shape, op: str) -> bool:
     if collective is None or not collective.reduces:
         return False
     if shape.nodes == 1 or shape.interconnect == "mnnvl":
-        return shape.gpu.startswith(_NVLS) and shape.switch != "nvls off"
+        return shape.gpu.startswith(NVLS) and shape.switch != "nvls off"
     return shape.interconnect == "ib"
 
 

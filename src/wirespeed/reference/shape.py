@@ -75,6 +75,11 @@ class Product:
     link: str = ""
     link_GBps: float = 0.0
     """In one direction of one GPU."""
+    linked: int = 0
+    """GPUs that the link joins, where a bridge joins only some of a node; 0: all."""
+    pcie_generation: int = 0
+    pcie_lanes: int = 0
+    """Of its slot; 0: not in the table."""
     source: str
     date: str
 
@@ -84,6 +89,22 @@ PEAKS = convert(rows_of("gpus.csv"), tuple[Product, ...], strict=False)
 GPU_LINKS = {one.name: (one.link, one.link_GBps * 1e9) for one in PEAKS if one.link}
 """(interconnect, bytes a second in one direction of one GPU) by product."""
 GPU_LINKS["GB300"] = GPU_LINKS["GB200"]  # of which no peak is published
+
+
+def gpu_link(product: str, per_node: int) -> tuple[str, float | None]:
+    """Return (what connects such GPUs within a node, its bytes a second in one direction of one GPU).
+
+    A bridge that joins two GPUs serves no larger group; then the slot decides.
+    """
+    rows = [one for one in PEAKS if one.name == product]
+    for one in rows:
+        if one.link and (not one.linked or per_node <= one.linked):
+            return one.link, one.link_GBps * 1e9
+    if not rows:
+        return GPU_LINKS.get(product, ("", None))
+    slots = [pcie_rate(one.pcie_generation, one.pcie_lanes) for one in rows]
+    slowest = min((rate for rate in slots if rate is not None), default=None)
+    return ("pcie", slowest) if slowest else ("", None)
 
 
 def peak_flops(device_name: str, dtype: str) -> Peak | None:
@@ -116,6 +137,7 @@ _VENDOR = re.compile(r"^(?:(?:NVIDIA|Tesla|AMD|Instinct)\s+)*")
 
 CPU = "cpu"
 """The `gpu` of worlds whose ranks work on processors."""
+_IN_RACKS = ("GB200", "GB300")
 _RACK = 18
 """Nodes of one NVL72 rack."""
 _SLOWEST_COPY, _FASTEST_COPY = 0.1, 1000.0
@@ -148,7 +170,13 @@ class Shape:
     system: str = ""
     """Model of the CPU."""
     switch: str = ""
-    """`nvls off` where a setting says so; empty: not known."""
+    """`nvls off` where a setting says so, `sharp`, `sharp off` or `nvls` where somebody does."""
+    inside: str = ""
+    """What connects the GPUs of one node: `nvlink`, `xgmi`, `gaudi` or `pcie`; empty: not known."""
+    site: str = ""
+    """Whose cluster it is, for gates of that site; empty: not known."""
+    assumed: bool = False
+    """Whether the interconnect is what such GPUs usually have, so that what a person says counts."""
 
     @property
     def ranks(self) -> int:
@@ -193,21 +221,28 @@ def shape_told(
     interconnect: str = "",
     nics: int | None = None,
     nic_Gbitps: float | None = None,
+    switch: str = "",
+    site: str = "",
 ) -> Shape:
     """The shape that a person tells; on one node a known GPU tells its interconnect itself."""
     product = CPU if gpu.lower() == CPU else gpu_called(gpu)
-    kind, rate = GPU_LINKS.get(product, ("memory" if product == CPU else "", None))
-    if nodes > 1 and not interconnect and product.startswith(("GB200", "GB300")):
+    kind, rate = ("memory", None) if product == CPU else gpu_link(product, per_node)
+    assumed = nodes > 1 and not interconnect and product.startswith(_IN_RACKS)
+    if assumed:
         interconnect = "mnnvl" if nodes <= _RACK else "mnnvl+ib"
     return Shape(
         gpu=product,
         per_node=per_node,
         nodes=nodes,
         interconnect=interconnect or (kind if nodes == 1 else ""),
-        why="as told",
+        why=f"{product} in racks" if assumed else "as told",
         nics=nics,
         nic_Gbitps=nic_Gbitps,
         gpu_link=rate,
+        inside="" if product == CPU else kind,
+        switch=switch,
+        site=site.lower(),
+        assumed=assumed,
     )
 
 
@@ -224,9 +259,11 @@ def shape_of(world: World) -> Shape | None:
         if not (gpu and told.gpus_per_node and told.nodes):
             return None
         found = shape_told(gpu, per_node=told.gpus_per_node, nodes=told.nodes)
+    said = told.interconnect if found.nodes > 1 else ""
     return replace(
         found,
-        interconnect=found.interconnect or (told.interconnect if found.nodes > 1 else ""),
+        interconnect=(said if found.assumed else "") or found.interconnect or said,
+        assumed=found.assumed and not said,
         nics=found.nics or told.nics or None,
         nic_Gbitps=found.nic_Gbitps or told.nic_Gbitps or None,
         why=told.why or found.why,
@@ -273,7 +310,8 @@ def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
     if gpu == CPU:
         why = {"interconnect": "memory", "why": "ranks without a GPU on one machine"}
         return why | (_copies(nodes[0].facts) if len(nodes) == 1 else {})
-    known = GPU_LINKS.get(gpu)
+    product, rate_known = gpu_link(gpu, max(len(node.ranks) for node in nodes))
+    known = None if product in ("", "pcie") or not rate_known else (product, rate_known)
     links = [one["nvlinks"] for node in nodes for one in node.gpus if one.get("nvlinks")]
     if known is not None:
         kind, rate = known
@@ -283,14 +321,15 @@ def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
             if links
             else f"{gpu} has it"
         )
-        return {"interconnect": kind, "gpu_link": rate * up, "why": said}
+        return {"interconnect": kind, "inside": kind, "gpu_link": rate * up, "why": said}
     if any(any(states) for states in links):
-        return {"interconnect": "nvlink", "why": "NVLinks are active"}
+        return {"interconnect": "nvlink", "inside": "nvlink", "why": "NVLinks are active"}
     # An idle GPU lowers the generation of its link, so the one that it can have counts.
     gpus = [gpu for node in nodes for gpu in node.gpus]
     rates = [pcie_rate(one.get("pcie_gen_max"), one.get("pcie_width")) for one in gpus]
     slowest = min((rate for rate in rates if rate is not None), default=None)
-    return {"interconnect": "pcie" if slowest else "", "gpu_link": slowest, "why": "no NVLink"}
+    kind = "pcie" if slowest else ""
+    return {"interconnect": kind, "inside": kind, "gpu_link": slowest, "why": "no NVLink"}
 
 
 def _copies(facts: Facts) -> dict[str, Any]:
@@ -305,9 +344,9 @@ def _copies(facts: Facts) -> dict[str, Any]:
 
 
 def _between(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
-    if gpu.startswith(("GB200", "GB300")):
-        one_rack = len(nodes) <= _RACK
-        return {"interconnect": "mnnvl" if one_rack else "mnnvl+ib", "why": f"{gpu} in racks"}
+    if gpu.startswith(_IN_RACKS):
+        kind = "mnnvl" if len(nodes) <= _RACK else "mnnvl+ib"
+        return {"interconnect": kind, "why": f"{gpu} in racks", "assumed": True}
     cards = [_cards(node, gpu) for node in nodes]
     kinds = {kind for kind, _, _ in cards}
     if len(kinds) != 1 or "" in kinds:
