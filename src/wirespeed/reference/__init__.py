@@ -58,6 +58,8 @@ class Expectation:
     """Share below which it is low; None: what `check` takes."""
     may_fail: bool = True
     """False where the figure is from a world that is only like this one."""
+    same_cards: bool = False
+    """Whether the figures are of so many nodes, or of any number, with the very network cards told."""
     notes: tuple[str, ...] = ()
     """What was done to get here: another size, another number of nodes, which figures."""
     also: tuple["Expectation", ...] = ()

@@ -30,6 +30,8 @@ LONE_LOW_BELOW = 0.8
 """The same where one source is all that is known, since nobody knows how far such worlds lie apart."""
 HIGH_ABOVE = 1.1
 """Share above which, and above all others, it is worth a question how it was measured."""
+CARDS_LOW_BELOW = 0.7
+"""The same where what is known is a rule of thumb for such network cards, or another GPU's figure."""
 HALF = 0.5
 """Share of what the hardware should give below which a figure is low though nobody published one."""
 _ROUNDED = 1.02
@@ -400,7 +402,8 @@ def _by_hardware(figure: Asked, hardware: Expected, known: Expectation | None) -
     others = similar.busbw or 0.0 if similar else 0.0
     if figure.best >= hardware.low:
         return "high" if figure.busbw > HIGH_ABOVE * max(hardware.high, others) else "normal"
-    if figure.best < HALF * max(hardware.busbw, others):
+    of_cards = CARDS_LOW_BELOW if similar is not None and similar.same_cards else HALF
+    if figure.best < max(HALF * hardware.busbw, of_cards * others):
         return "low"
     return "normal" if similar is not None and _reaches(figure, similar) else "unknown"
 

@@ -58,6 +58,8 @@ class Match:
     """Share of what is expected that is asked for, where the figures are of a larger size."""
     most: float | None = None
     """Bytes a second that no algorithm passes on these links; None: not known."""
+    same_cards: bool = False
+    """Whether all figures are of so many nodes, or of any number, with the very network cards told."""
 
     def expectation(self, origin: Origin) -> Expectation:
         """The median of what was measured, with the range of all; rules only where nothing was."""
@@ -83,6 +85,7 @@ class Match:
             gate=max(gates) if gates and not self.rough and self.exact else None,
             warn_below=self.asked if self.rough else None,
             may_fail=self.exact and not self.rough and bool(measured or gates),
+            same_cards=self.same_cards,
             notes=(*self.notes, *map(figure_words, self.figures)),
         )
 
@@ -120,11 +123,12 @@ def find(figures: Iterable[Figure], shape: Shape, op: str, size: int) -> Match |
     limit = limit_of(shape, op)
     most = limit.busbw if limit and not limit.copies else None
     exact = exact_nodes and not vague
+    cards = shape.nodes > 1 and all(_of_these_cards(one, shape) for one in sized)
     if not rough:
-        return Match(tuple(sized), rough, exact, tuple(notes), size, most=most)
+        return Match(tuple(sized), rough, exact, tuple(notes), size, most=most, same_cards=cards)
     reached, asked = _reached(shape, op, size, sized)
     notes.insert(0, _scaled_note(sized, size, reached))
-    return Match(tuple(sized), rough, exact, tuple(notes), size, reached, asked, most)
+    return Match(tuple(sized), rough, exact, tuple(notes), size, reached, asked, most, cards)
 
 
 def _reached(shape: Shape, op: str, size: int, sized: Sequence[Figure]) -> tuple[float, float]:
@@ -173,6 +177,11 @@ def _same_link(one: Figure, shape: Shape) -> bool:
         return False
     pairs = ((one.nics, shape.nics), (one.nic_Gbitps, shape.nic_Gbitps))
     return all(a is None or b is None or math.isclose(a, b, rel_tol=0.01) for a, b in pairs)
+
+
+def _of_these_cards(one: Figure, shape: Shape) -> bool:
+    told = bool(one.nics and one.nic_Gbitps and shape.nics and shape.nic_Gbitps)
+    return told and one.nodes in (None, shape.nodes)
 
 
 def _vague(one: Figure, shape: Shape) -> bool:
