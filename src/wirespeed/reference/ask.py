@@ -34,6 +34,9 @@ CARDS_LOW_BELOW = 0.7
 """The same where what is known is a rule of thumb for such network cards, or another GPU's figure."""
 HALF = 0.5
 """Share of what the hardware should give below which a figure is low though nobody published one."""
+STEADY_BYTES = 2**26
+"""Size from which on bandwidth decides; below it a version of NCCL moves a figure by half."""
+_UNSTEADY = 2.0
 _ROUNDED = 1.02
 """Times the limit from which on a figure is impossible: rates are rounded, and clocks are."""
 
@@ -385,11 +388,21 @@ def _by_same_world(figure: Asked, known: Expectation) -> Place:
     expected = known.busbw or 0.0
     low, high = known.busbw_range or (expected, expected)
     below = LONE_LOW_BELOW if known.lone else LOW_BELOW
+    if figure.size_bytes < STEADY_BYTES:
+        below, usual = HALF, below
+        if below * expected <= figure.best < min(usual * expected, low):
+            return "unknown"
     if figure.best < min(below * expected, low):
         return "low"
     if known.gate and figure.best < known.gate and figure.best < (1 - ASSUMED_SPREAD) * expected:
         return "low"
-    return "high" if figure.busbw > max(HIGH_ABOVE * expected, high) else "normal"
+    return _high_or_normal(figure, max(HIGH_ABOVE * expected, high))
+
+
+def _high_or_normal(figure: Asked, most: float) -> Place:
+    """Return `high` above `most`, or far above it at a size whose rate is not steady."""
+    factor = 1.0 if figure.size_bytes >= STEADY_BYTES else _UNSTEADY
+    return "high" if figure.busbw > factor * most else "normal"
 
 
 def _by_hardware(figure: Asked, hardware: Expected, known: Expectation | None) -> Place:
@@ -401,7 +414,7 @@ def _by_hardware(figure: Asked, hardware: Expected, known: Expectation | None) -
     similar = known if known is not None and known.warn_below is None else None
     others = similar.busbw or 0.0 if similar else 0.0
     if figure.best >= hardware.low:
-        return "high" if figure.busbw > HIGH_ABOVE * max(hardware.high, others) else "normal"
+        return _high_or_normal(figure, HIGH_ABOVE * max(hardware.high, others))
     of_cards = CARDS_LOW_BELOW if similar is not None and similar.same_cards else HALF
     if figure.best < max(HALF * hardware.busbw, of_cards * others):
         return "low"
@@ -427,7 +440,7 @@ def _by_similar_worlds(shape: Shape, figure: Asked, known: Expectation) -> Place
     if not _reaches(figure, known):
         return "unknown"
     high = known.busbw_range[1] if known.busbw_range else expected
-    return "high" if figure.busbw > max(HIGH_ABOVE * expected, high) else "normal"
+    return _high_or_normal(figure, max(HIGH_ABOVE * expected, high))
 
 
 # What would decide, and what others got.

@@ -19,6 +19,7 @@ cards of one node:
 What is expected is a share of the ring's rate, by what carries the traffic (data/shares.csv).
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -85,13 +86,23 @@ def limit_of(shape: Shape, op: str, engine: str = "torch") -> Limit | None:
 
 
 def _node_rate(shape: Shape) -> float | None:
-    """Return what the network cards of one node carry, in bytes a second; None: not known."""
+    """Return what leaves one node, in bytes a second, through its cards and the slots of its GPUs.
+
+    None: the cards are not known.
+    """
     rate = shape.nic_carries_Gbitps or shape.nic_Gbitps
-    return shape.nics * rate * 1e9 / 8 if shape.nics and rate else None
+    if not shape.nics or not rate:
+        return None
+    cards = shape.nics * rate * 1e9 / 8
+    return min(cards, shape.per_node * shape.slot) if shape.slot else cards
 
 
 def _cards(shape: Shape) -> str:
-    return f"{shape.nics} × {shape.nic_carries_Gbitps or shape.nic_Gbitps or 0.0:g} Gbit/s a node"
+    rate = shape.nic_carries_Gbitps or shape.nic_Gbitps or 0.0
+    cards = f"{shape.nics} × {rate:g} Gbit/s a node"
+    if shape.slot and shape.per_node * shape.slot < (shape.nics or 0) * rate * 1e9 / 8:
+        cards += f" behind {shape.per_node} slots of {shape.slot / 1e9:.3g} GB/s"
+    return cards
 
 
 def _inside_bound(shape: Shape, collective: Collective) -> Limit | None:
@@ -164,10 +175,14 @@ def expected_by_hardware(shape: Shape, op: str, size_bytes: int, ramp: Ramp) -> 
     model = f"{share.low:g} to {share.high:g} of {base.busbw / 1e9:.3g} GB/s ({base.model})"
     if reached < _FULL:
         model += f", {reached:.2f} of it at this size"
+    # The share of the links and the start of an operation differ for causes of their own, so what they
+    # make together is less than both extremes at once.
+    down = math.hypot(1 - share.low / share.usual, 1 - least / reached)
+    up = math.hypot(share.high / share.usual - 1, most / reached - 1)
     return Expected(
         busbw=full * reached,
-        low=min(share.low * base.busbw, limit.busbw) * least,
-        high=min(share.high * base.busbw, limit.busbw) * most,
+        low=full * reached * max(0.0, 1 - down),
+        high=min(full * reached * (1 + up), limit.busbw),
         full=full,
         model=model,
     )
@@ -184,11 +199,15 @@ def _base(shape: Shape, op: str) -> Limit | None:
     if shape.interconnect == "mnnvl+ib":
         return roofline(replace(shape, interconnect="mnnvl"), op)
     base = roofline(shape, op)
-    if base is None or shape.inside != "pcie" or shape.gpu_link is None or shape.nodes < 2:
+    if base is None or shape.nodes < 2:
         return base
-    if base.busbw <= shape.gpu_link:
+    # One ring of a node without NVLink passes each slot; with NVLink all slots lead out side by side.
+    slots = shape.gpu_link if shape.inside == "pcie" else None
+    if shape.slot and shape.inside != "pcie":
+        slots = shape.per_node * shape.slot
+    if slots is None or base.busbw <= slots:
         return base
-    return Limit(shape.gpu_link, "ring through the slots of the GPUs")
+    return Limit(slots, "ring through the slots of the GPUs")
 
 
 def _one_way(shape: Shape, op: str) -> Limit | None:

@@ -63,7 +63,8 @@ def _inside(shape: Shape, collective: Collective) -> Limit | None:
     if collective.links == "root":
         # Over XGMI the root reaches each GPU by a link of its own, of which the model knows the sum.
         return Limit(shape.gpu_link, "all through the links of the root's GPU, one direction")
-    name = "NVLink" if shape.interconnect == "mnnvl" else INTERCONNECTS[shape.interconnect]
+    racks = shape.interconnect in ("mnnvl", "")
+    name = "NVLink" if racks else INTERCONNECTS[shape.interconnect]
     used = min(shape.per_node - 1, XGMI_LINKS)
     if shape.interconnect != "xgmi" or used == XGMI_LINKS:
         return Limit(shape.gpu_link, f"ring over {name}, one direction of one GPU")

@@ -91,20 +91,32 @@ GPU_LINKS = {one.name: (one.link, one.link_GBps * 1e9) for one in PEAKS if one.l
 GPU_LINKS["GB300"] = GPU_LINKS["GB200"]  # of which no peak is published
 
 
-def gpu_link(product: str, per_node: int) -> tuple[str, float | None]:
+BRIDGE = "bridge"
+"""What connects the GPUs of a node, where cards have a bridge that is sold apart and nobody said so."""
+
+
+def gpu_link(product: str, per_node: int, said: str = "") -> tuple[str, float | None]:
     """Return (what connects such GPUs within a node, its bytes a second in one direction of one GPU).
 
-    A bridge that joins two GPUs serves no larger group; then the slot decides.
+    said: `nvlink` or `pcie`, where somebody says which it is. A bridge that joins two GPUs serves no
+    larger group; then the slot decides.
     """
     rows = [one for one in PEAKS if one.name == product]
     for one in rows:
-        if one.link and (not one.linked or per_node <= one.linked):
-            return one.link, one.link_GBps * 1e9
+        joined = one.link and said != "pcie" and (not one.linked or per_node <= one.linked)
+        if joined:
+            return (BRIDGE if one.linked and not said else one.link), one.link_GBps * 1e9
     if not rows:
         return GPU_LINKS.get(product, ("", None))
-    slots = [pcie_rate(one.pcie_generation, one.pcie_lanes) for one in rows]
-    slowest = min((rate for rate in slots if rate is not None), default=None)
-    return ("pcie", slowest) if slowest else ("", None)
+    slot = slot_rate(product)
+    return ("pcie", slot) if slot else ("", None)
+
+
+def slot_rate(product: str) -> float | None:
+    """Return the bytes a second of such a GPU's slot in one direction; None: not known."""
+    rows = [one for one in PEAKS if one.name == product]
+    rates = [pcie_rate(one.pcie_generation, one.pcie_lanes) for one in rows]
+    return min((rate for rate in rates if rate is not None), default=None)
 
 
 def peak_flops(device_name: str, dtype: str) -> Peak | None:
@@ -172,7 +184,10 @@ class Shape:
     switch: str = ""
     """`nvls off` where a setting says so, `sharp`, `sharp off` or `nvls` where somebody does."""
     inside: str = ""
-    """What connects the GPUs of one node: `nvlink`, `xgmi`, `gaudi` or `pcie`; empty: not known."""
+    """What connects the GPUs of one node: `nvlink`, `xgmi`, `gaudi`, `pcie` or `bridge`; empty: not
+    known."""
+    slot: float | None = None
+    """What the slot of one GPU carries in one direction, in bytes a second."""
     site: str = ""
     """Whose cluster it is, for gates of that site; empty: not known."""
     assumed: bool = False
@@ -226,7 +241,8 @@ def shape_told(
 ) -> Shape:
     """The shape that a person tells; on one node a known GPU tells its interconnect itself."""
     product = CPU if gpu.lower() == CPU else gpu_called(gpu)
-    kind, rate = ("memory", None) if product == CPU else gpu_link(product, per_node)
+    said = interconnect if interconnect in ("nvlink", "pcie") else ""
+    kind, rate = ("memory", None) if product == CPU else gpu_link(product, per_node, said)
     assumed = nodes > 1 and not interconnect and product.startswith(_IN_RACKS)
     if assumed:
         interconnect = "mnnvl" if nodes <= _RACK else "mnnvl+ib"
@@ -234,12 +250,13 @@ def shape_told(
         gpu=product,
         per_node=per_node,
         nodes=nodes,
-        interconnect=interconnect or (kind if nodes == 1 else ""),
+        interconnect=interconnect or (kind if nodes == 1 and kind != BRIDGE else ""),
         why=f"{product} in racks" if assumed else "as told",
         nics=nics,
         nic_Gbitps=nic_Gbitps,
         gpu_link=rate,
         inside="" if product == CPU else kind,
+        slot=slot_rate(product),
         switch=switch,
         site=site.lower(),
         assumed=assumed,
@@ -290,6 +307,7 @@ def _by_facts(world: World) -> Shape | None:
     if gpu is None:
         return None
     known: dict[str, Any] = {"gpu": gpu, "per_node": counts.pop(), "nodes": len(nodes)}
+    known["slot"] = slot_rate(gpu)
     models = {node.facts.cpu_model or "" for node in nodes}
     known["system"] = models.pop() if len(models) == 1 else ""
     if nodes[0].environment.get("NCCL_NVLS_ENABLE") == "0":
@@ -311,8 +329,10 @@ def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
         why = {"interconnect": "memory", "why": "ranks without a GPU on one machine"}
         return why | (_copies(nodes[0].facts) if len(nodes) == 1 else {})
     product, rate_known = gpu_link(gpu, max(len(node.ranks) for node in nodes))
-    known = None if product in ("", "pcie") or not rate_known else (product, rate_known)
     links = [one["nvlinks"] for node in nodes for one in node.gpus if one.get("nvlinks")]
+    if product == BRIDGE:
+        product = "nvlink" if any(any(states) for states in links) else ""
+    known = None if product in ("", "pcie") or not rate_known else (product, rate_known)
     if known is not None:
         kind, rate = known
         up = min((sum(states) / len(states) for states in links), default=1.0)
