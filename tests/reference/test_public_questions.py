@@ -1,7 +1,7 @@
 """Ten questions that people asked in public, each with the answer that its thread came to.
 
-The labels were written down before the tool was asked. Where a thread tells no size, 8 GiB stands for the
-peak that it quotes. No figure of these threads' questions is in the table.
+The labels were written down before the tool was asked. Where a thread tells no size, 8 GiB stands for
+the peak that it quotes. No figure that is asked about is in the table.
 """
 
 import json

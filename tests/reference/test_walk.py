@@ -1,4 +1,4 @@
-"""Every published figure is asked about with its own facts: good ones are never called bad, nor bad ones good.
+"""Every published figure is asked about with its own facts: no good one is bad, no bad one good.
 
 The figure itself and all others of its source are left out, so that nothing is compared with itself.
 """

@@ -168,10 +168,9 @@ def ask(
     if expectation is None and (kinds := _by_interconnect(shape, op, figure, own, published)):
         return _joined_kinds(alone, kinds)
     if expectation is None or expectation.origin == "reference":
-        if switches := _by_switch(shape, op, figure, nodes, published):
-            return _joined_switches(alone, switches)
-        if alone.place == "low":
-            return _never_worse(alone, nodes, published)
+        switches = _by_switch(shape, op, figure, nodes, published)
+        joined = _joined_switches(alone, switches) if switches else alone
+        return _never_worse(joined, nodes, published) if joined.place == "low" else joined
     return alone
 
 
@@ -313,11 +312,19 @@ def _by_switch(
 
 
 def _joined_switches(alone: Answer, answers: tuple[Answer, ...]) -> Answer:
+    """Return the answer that holds with and without SHARP; `unknown` where it makes a difference.
+
+    What is enough with SHARP is enough without, since a ring reaches less.
+    """
     without, with_them = answers
-    place = with_them.place if without.place == "impossible" else without.place
-    if {without.place, with_them.place} >= {"normal", "low"}:
+    place = without.place
+    if with_them.place in ("normal", "high"):
+        place = "high" if {without.place, with_them.place} == {"high"} else "normal"
+    elif without.place == "impossible":
+        place = with_them.place
+    elif with_them.place == "low" and without.place != "low":
         place = "unknown"
-    decisive = with_them if without.place == "impossible" else without
+    decisive = next((one for one in answers if one.place == place), without)
     chosen = alone if alone.place == place else decisive
     missing = (WHAT_DECIDES,) if place == "unknown" else ()
     return replace(
