@@ -24,6 +24,7 @@ from wirespeed.errors import CannotMeasure, NothingRan, UsageError
 if TYPE_CHECKING:
     from wirespeed.reference.ask import TrainingFigure
     from wirespeed.reference.figures import Figure
+    from wirespeed.reference.transfers import Transfer
 
 
 @group(context_settings={**PLAIN, "show_default": True})
@@ -142,6 +143,7 @@ def export(name: str | None) -> None:
 @argument("op", required=False, completes="operations")
 @argument("size", required=False)
 @option("--busbw GB/s", "The figure.", click.FloatRange(min=0, min_open=True))
+@option("--time US", "The figure, where it is a latency.", click.FloatRange(min=0, min_open=True))
 @option("--run run_ref RUN", "Take figure and nodes from a stored run.")
 @shape_options
 @option(
@@ -164,6 +166,12 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
       wirespeed reference ask --run last                                  its best figure
       wirespeed reference ask all_reduce 4M --run last -o json
       wirespeed reference ask all_reduce 1G --run last --gpu A100 --nodes 16 --interconnect ib
+      wirespeed reference ask h2d --busbw 52 --gpu H100
+      wirespeed reference ask ib_write_bw 64K --busbw 49 --interconnect ib --nics 1x400
+      wirespeed reference ask osu_latency 8 --time 1.1 --interconnect ib
+
+    Besides collectives OP is a test of nvbandwidth (host_to_device_memcpy_ce, or h2d, d2h, d2d), of
+    perftest (ib_write_bw, of one card) or of OSU (osu_bw, osu_latency).
 
     Of a run that was imported the options complete what its log does not tell; elsewhere one node of 8
     is meant where they say nothing.
@@ -183,7 +191,12 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
     )
     from wirespeed.collectives.catalogue import collective_named
     from wirespeed.model.units import parse_size
+    from wirespeed.reference.transfers import transfer_named
 
+    if op is not None and not told["run_ref"] and (test := transfer_named(op)):
+        return _tell_transfer(test, size, output, told)
+    if told["time"]:
+        raise UsageError("--time is of latencies", expected="--busbw GB/s for a collective")
     run = completed(run_named(told["run_ref"]), told_by(told)) if told["run_ref"] else None
     if op is None or size is None:
         best = best_figure(run, collective_named(op).name if op else None)
@@ -195,7 +208,19 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
         click.echo(answer_json(found))
     else:
         click.echo(answer_text(found, sys.stdout, _typed(name, size or str(size_bytes), told)))
-    return {"low": 1, "impossible": 1, "unknown": CannotMeasure.exit_code}.get(found.place, 0)
+    return _CODES.get(found.place, 0)
+
+
+_CODES = {"low": 1, "impossible": 1, "unknown": CannotMeasure.exit_code}
+
+
+def _tell_transfer(test: "Transfer", size: str | None, output: str, told: dict[str, Any]) -> int:
+    """Print the answer for a figure of nvbandwidth, perftest or OSU, and return the exit code."""
+    from wirespeed.cli.reference_transfers import answer_transfer, transfer_json, transfer_text
+
+    found = answer_transfer(test, size, told)
+    click.echo(transfer_json(found) if output == "json" else transfer_text(found, sys.stdout))
+    return _CODES.get(found.place, 0)
 
 
 def _typed(op: str, size: str, values: dict[str, Any]) -> str:

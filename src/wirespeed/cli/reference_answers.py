@@ -26,7 +26,7 @@ from wirespeed.views.text import Style, style_for
 
 _LARGEST_FILE = 16 * 2**20
 _US = 1e6
-_WORDS = {
+WORDS = {
     "impossible": ("IMPOSSIBLE", "red"),
     "low": ("LOW", "red"),
     "normal": ("NORMAL", "green"),
@@ -101,7 +101,7 @@ def _wrapped(label: str, text: str, style: Style) -> str:
 
 
 def _lines(answer: Answer, style: Style, again: str) -> list[tuple[str, str]]:
-    word, color = _WORDS[answer.place]
+    word, color = WORDS[answer.place]
     asked = f"{answer.op} {format_size(answer.figure.size_bytes)}, {_asked(answer.figure)}"
     lines = [("", style.paint(word, color) + style.text(f"  {asked} on {answer.shape.words}"))]
     lines += _uncertain(answer)
@@ -151,7 +151,7 @@ def _by_interconnect(answer: Answer) -> list[tuple[str, str]]:
 
 def _on_interconnect(one: Answer) -> str:
     """Return `EFA: LOW, 0.64 of 487 GB/s, the only known figure (source)`."""
-    word, _ = _WORDS[one.place]
+    word, _ = WORDS[one.place]
     text = f"{INTERCONNECTS[one.shape.interconnect]}: {word}, {_share_of(one)}"
     cards = [need for need in one.missing if "--nics" in need]
     return f"{text}; it depends on {cards[0]}" if cards else text
@@ -171,7 +171,7 @@ def _by_switch(answer: Answer) -> list[tuple[str, str]]:
     """Return a line without and one with SHARP, then what decides, where it is open."""
     lines: list[tuple[str, str]] = []
     for one in answer.by_switch:
-        word, _ = _WORDS[one.place]
+        word, _ = WORDS[one.place]
         name = "with SHARP" if one.shape.switch == "sharp" else "without SHARP"
         share = f", {one.share:.2f} of {format_bandwidth(one.expected)}" if one.expected else ""
         lines.append(("" if lines else "if it is", f"{name}: {word}{share}"))
@@ -277,7 +277,7 @@ def _assumed(busbw: float, beside: str) -> str:
 
 def verdict_line(answer: Answer, style: Style) -> str:
     """`NORMAL  all_reduce 1 GiB: 1.00 of 45.4 GB/s, the only known figure (source)`."""
-    word, color = _WORDS[answer.place]
+    word, color = WORDS[answer.place]
     text = f"{answer.op} {format_size(answer.figure.size_bytes)}: {_short_why(answer)}"
     return style.paint(word, color) + style.text(f"  {text}")
 
@@ -290,7 +290,7 @@ def _short_why(answer: Answer) -> str:
         return _share_of(answer)
     if answer.by_interconnect:
         places = ", ".join(
-            f"{_WORDS[one.place][0]} on {INTERCONNECTS[one.shape.interconnect]}"
+            f"{WORDS[one.place][0]} on {INTERCONNECTS[one.shape.interconnect]}"
             for one in answer.by_interconnect
         )
         return f"it is not known what connects the nodes ({places})"
