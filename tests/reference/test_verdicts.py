@@ -172,6 +172,7 @@ def test_a_bridge_that_is_sold_apart_is_asked_for() -> None:
     for said, place in (("", "unknown"), ("nvlink", "normal"), ("pcie", "impossible")):
         found = asked("A100 PCIe", "all_reduce", 8 * GIB, 205, 1, 2, interconnect=said)
         assert found.place == place
+        assert any("--interconnect nvlink" in need for need in found.missing) == (not said)
     assert asked("A100 PCIe", "all_reduce", 8 * GIB, 20).place == "normal", "eight have no bridge"
 
 

@@ -18,7 +18,7 @@ from wirespeed.reference.ask import Answer, Asked, Published, ask, decides, expe
 from wirespeed.reference.figures import INTERCONNECTS, Figure, figures_from_csv
 from wirespeed.reference.known import figure_words
 from wirespeed.reference.reasons import complete, lacking
-from wirespeed.reference.shape import Shape, figures_of_run, shape_of, shape_told
+from wirespeed.reference.shape import BRIDGE, Shape, figures_of_run, shape_of, shape_told
 from wirespeed.runs.named_files import load_own
 from wirespeed.runs.store import find, load
 from wirespeed.session.references import answer_of
@@ -306,7 +306,9 @@ def _next(answer: Answer, again: str) -> str:
         return f"wirespeed bench {answer.op} -b {size} -e {size} --time-per-size 10"
     if answer.place == "low" and answer.shape.nodes > 1:
         return "wirespeed locate   (which node, link or rail)"
-    if answer.place == "unknown" and not answer.shape.interconnect:
+    if answer.place == "unknown" and answer.shape.inside == BRIDGE and answer.shape.nodes == 1:
+        return f"{again} --interconnect nvlink"
+    if answer.place == "unknown" and not answer.shape.interconnect and answer.shape.nodes > 1:
         kinds = [one.shape.interconnect for one in answer.by_interconnect] or ["ib"]
         return f"{again} --interconnect {kinds[0]}"
     if answer.place == "impossible":

@@ -18,7 +18,7 @@ from wirespeed.reference.known import Match, find
 from wirespeed.reference.ramp import fitted
 from wirespeed.reference.reasons import reasons
 from wirespeed.reference.roofline import Limit, passed, roofline
-from wirespeed.reference.shape import CPU, Shape
+from wirespeed.reference.shape import BRIDGE, CPU, Shape
 from wirespeed.statistics import lacks_samples
 
 Place = Literal["impossible", "low", "normal", "high", "unknown"]
@@ -465,12 +465,18 @@ def _missing(shape: Shape, op: str, figure: Asked, hardware: Expected | None) ->
     racks = shape.interconnect.startswith("mnnvl")
     if shape.nodes > 1 and not racks and not (shape.nics and shape.nic_Gbitps):
         found.append("the network cards of a node: --nics, such as 8x400")
+    if shape.inside == BRIDGE and shape.nodes == 1:
+        found.append("whether a bridge joins the cards: --interconnect nvlink, or pcie")
+    if shape.gpu == CPU and shape.nodes == 1:
+        found.append(
+            "a run that you trust: wirespeed baseline set RUN, or wirespeed reference add RUN"
+        )
     if shape.gpu_link is None and shape.gpu != CPU and (shape.nodes == 1 or racks):
         found.append(
             f"how fast the links of {shape.gpu} are: nvbandwidth -t device_to_device_memcpy_read_ce, "
             "or a run on a node that you trust and wirespeed reference add RUN"
         )
-    if figure.size_bytes < _FULL_SIZE:
+    if figure.size_bytes < _FULL_SIZE and shape.gpu != CPU:
         found.append(f"{op} at 1 GiB or more, where latency no longer counts")
     if hardware is not None and shape.nodes > 1:
         found.append(

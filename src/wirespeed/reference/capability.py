@@ -164,7 +164,9 @@ def expected_by_hardware(shape: Shape, op: str, size_bytes: int, ramp: Ramp) -> 
     ramp: how busbw rises with the size, as published curves show it.
     """
     collective = CATALOGUE.get(op)
-    base = _base(shape, op) if collective is not None and shape.gpu != CPU else None
+    if size_bytes < _LEAST_BYTES or (shape.gpu == CPU and shape.nodes == 1):
+        return None
+    base = _base(shape, op) if collective is not None else None
     share = _share(shape, op) if base is not None else None
     limit = limit_of(shape, op)
     if collective is None or base is None or share is None or limit is None:
@@ -188,6 +190,8 @@ def expected_by_hardware(shape: Shape, op: str, size_bytes: int, ramp: Ramp) -> 
     )
 
 
+_LEAST_BYTES = 2**19
+"""Size below which protocols for short messages decide, which no curve of bandwidth foretells."""
 _FULL = 0.97
 """Share of its full rate from which on nothing is said of the size."""
 

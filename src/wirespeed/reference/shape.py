@@ -220,9 +220,9 @@ def gpu_called(text: str) -> str:
         return product.name
     bare = text.strip().removeprefix("NVIDIA ").removeprefix("AMD Instinct ")
     names = [one.name for one in PEAKS]
-    alike = [
-        n for n in names if n.lower() == bare.lower() or n.lower().startswith(bare.lower() + " ")
-    ]
+    short = bare.lower()
+    alike = [n for n in names if n.lower() == short or n.lower().startswith(short + " ")]
+    alike = alike or [n for n in names if n.lower().endswith(" " + short)]
     # What is sold most under the short name, and what nearly every figure is of.
     sockets = [name for name in alike if "SXM" in name] or alike
     return sockets[0] if sockets and bare else bare
