@@ -91,6 +91,19 @@ def test_what_facts_or_an_import_told_is_not_overruled(cluster: Any) -> None:
         complete(bare(), ToldShape(nodes=3, gpus_per_node=8), whose="it")
 
 
+@pytest.mark.parametrize("said", ["roce", "ib", "mnnvl+ib", "mnnvl"])
+def test_an_assumption_gives_way_to_what_is_stated(said: str) -> None:
+    """GB300 nodes usually stand in racks with multi-node NVLink; these may not."""
+    world = listed(nodes=2, per_node=4, name="NVIDIA GB300")
+    before = shape_of(world)
+    assert before is not None and (before.interconnect, before.assumed) == ("mnnvl", True)
+    shape = shape_of(complete(world, ToldShape(interconnect=said), whose="it"))
+    assert shape is not None and (shape.interconnect, shape.assumed) == (said, False)
+    with pytest.raises(UsageError, match="goes over RoCE"):
+        once = complete(world, ToldShape(interconnect="roce"), whose="it")
+        complete(once, ToldShape(interconnect="ib"), whose="it")
+
+
 def test_a_guess_gives_way() -> None:
     guess = ToldShape(gpus_per_node=8, nodes=16, guessed=True, why="boards of 8")
     world = complete(replace(bare(), told=guess), ToldShape(gpu="A100", nodes=8), whose="it")

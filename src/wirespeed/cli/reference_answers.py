@@ -45,7 +45,7 @@ def figures_table(figures: Sequence[Figure]) -> str:
             "peak" if one.size_bytes is None else format_size(one.size_bytes),
             format_bandwidth(one.busbw) if one.busbw else "",
             format_duration(one.time_s) if one.time_s else "",
-            *(one.kind, one.dated),
+            *(f"{one.kind} ({one.site})" if one.site else one.kind, one.dated),
         ]
         for one in figures
     ]

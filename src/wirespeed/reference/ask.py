@@ -516,6 +516,7 @@ def _distance(one: Figure, shape: Shape, op: str, size: int) -> tuple[float, ...
     sizes = abs(math.log((one.size_bytes or _FULL_SIZE) / size)) if size else 0.0
     return (
         float(one.collective != op),
+        float(len(_differs(one, shape, op, size))),
         float(((one.nodes or 2) > 1) != (shape.nodes > 1)),
         float(one.interconnect != shape.interconnect),
         float(one.gpus_per_node not in (None, shape.per_node)),
