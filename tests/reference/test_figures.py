@@ -25,7 +25,7 @@ OWN = Figure(
 
 def test_every_shipped_figure_has_a_source_and_a_date() -> None:
     figures = shipped_figures()
-    assert len(figures) == 179
+    assert len(figures) == 186
     assert all(one.source and one.read for one in figures)
     threads = [one for one in figures if "#" in one.source]
     assert len(threads) == 48
