@@ -57,6 +57,16 @@ def test_far_below_its_size_a_figure_is_scaled_by_the_curves_and_never_fails() -
     assert found(four, 64 * 1024) is None
 
 
+def test_a_short_operation_of_others_warns_and_fails_nobody() -> None:
+    """A program's call takes longer than nccl-tests', and versions differ by half."""
+    match = found(h100(), 1 * M)
+    assert match is not None and match.exact and not match.rough
+    told = match.expectation("reference")
+    assert (told.busbw, told.warn_below, told.may_fail) == (43.7e9, 0.5, False)
+    assert told.same_world
+    assert match.expectation("own").may_fail, "the user's own figures are of the same program"
+
+
 def test_the_size_that_was_measured_is_taken_before_a_larger_one() -> None:
     efa = h100(2, interconnect="efa", nics=32, nic_Gbitps=100.0)
     small, large = found(efa, 256 * M), found(efa, 16 * G)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from wirespeed.errors import InputError
 from wirespeed.model.records import NodeFacts
 from wirespeed.model.units import format_bandwidth, format_size
-from wirespeed.reference import ASSUMED_SPREAD, Expectation, Origin
+from wirespeed.reference import ASSUMED_SPREAD, STEADY_BYTES, Expectation, Origin
 from wirespeed.reference.capability import Expected, expected_by_hardware, limit_of
 from wirespeed.reference.figures import INTERCONNECTS, Figure, data_text, shipped_figures
 from wirespeed.reference.known import Match, find
@@ -34,8 +34,6 @@ CARDS_LOW_BELOW = 0.7
 """The same where what is known is a rule of thumb for such network cards, or another GPU's figure."""
 HALF = 0.5
 """Share of what the hardware should give below which a figure is low though nobody published one."""
-STEADY_BYTES = 2**26
-"""Size from which on bandwidth decides; below it a version of NCCL moves a figure by half."""
 _UNSTEADY = 2.0
 _ROUNDED = 1.02
 """Times the limit from which on a figure is impossible: rates are rounded, and clocks are."""
@@ -143,7 +141,7 @@ def decides(known: Expectation) -> bool:
 
     The user's own runs and figures are, and those that somebody published of such a world.
     """
-    return bool(known.busbw) and (known.origin != "reference" or known.may_fail)
+    return bool(known.busbw) and (known.origin != "reference" or known.same_world)
 
 
 def ask(

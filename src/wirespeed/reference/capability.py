@@ -30,7 +30,7 @@ from wirespeed.collectives.collective import Collective
 from wirespeed.reference.figures import INTERCONNECTS, rows_of
 from wirespeed.reference.ramp import Ramp
 from wirespeed.reference.roofline import NVLS, Limit, roofline
-from wirespeed.reference.shape import CPU, XGMI_LINKS, Shape
+from wirespeed.reference.shape import BRIDGE, CPU, XGMI_LINKS, Shape
 
 _SLOT = 64e9
 """Bytes a second: the fastest slot in use, PCIe 5 x16, with which a GPU reaches a card that nobody
@@ -228,7 +228,9 @@ def _one_way(shape: Shape, op: str) -> Limit | None:
 
 def _share(shape: Shape, op: str) -> Share | None:
     """Return the row that fits best: the operation's own before any, its condition before none."""
-    kind = shape.interconnect or ("" if shape.nodes > 1 else shape.inside)
+    kind = shape.interconnect
+    if shape.nodes == 1 and shape.inside not in ("", BRIDGE):
+        kind = shape.inside
     when = {""}
     if op == "all_reduce":
         inside = shape.nodes == 1 or shape.interconnect == "mnnvl"

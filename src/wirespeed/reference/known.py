@@ -12,7 +12,7 @@ from wirespeed.model.records import Choice, Measurement, Run, World
 from wirespeed.model.training_records import Training
 from wirespeed.model.units import format_bandwidth, format_size
 from wirespeed.model.verdicts import HISTORY
-from wirespeed.reference import TOO_NOISY, Expectation, OfCollectives, Origin
+from wirespeed.reference import STEADY_BYTES, TOO_NOISY, Expectation, OfCollectives, Origin
 from wirespeed.reference.capability import limit_of
 from wirespeed.reference.figures import Figure, shipped_figures
 from wirespeed.reference.ramp import fitted
@@ -54,7 +54,7 @@ class Match:
     """What was asked for."""
     reached: float = 1.0
     """Share of the figures' busbw that is reached at that size, where they are of a larger one."""
-    asked: float | None = None
+    asked: float = _ROUGHLY
     """Share of what is expected that is asked for, where the figures are of a larger size."""
     most: float | None = None
     """Bytes a second that no algorithm passes on these links; None: not known."""
@@ -72,6 +72,9 @@ class Match:
         ends = [self._here(end) for one in self.figures for end in one.busbw_range or ()]
         slow = [end for one in timed for end in one.time_range or ()]
         bound = _own_spread(basis) if origin == "own" else 1.0
+        same_world = self.exact and not self.rough and bool(measured or gates)
+        # Short operations depend on versions and on who calls them: others' figures may warn then.
+        foreign = origin == "reference" and self.size_bytes < STEADY_BYTES
         return Expectation(
             outside_warn=bound,
             outside_fail=bound,
@@ -83,8 +86,9 @@ class Match:
             busbw_range=_span([*rates, *gates, *ends]),
             samples=len(basis),
             gate=max(gates) if gates and not self.rough and self.exact else None,
-            warn_below=self.asked if self.rough else None,
-            may_fail=self.exact and not self.rough and bool(measured or gates),
+            warn_below=self.asked if self.rough or foreign else None,
+            may_fail=same_world and not foreign,
+            same_world=same_world,
             same_cards=self.same_cards,
             notes=(*self.notes, *map(figure_words, self.figures)),
         )
