@@ -110,6 +110,8 @@ def _lines(answer: Answer, style: Style, again: str) -> list[tuple[str, str]]:
     lines += _expected(answer) + _published(answer)
     if answer.above:
         lines.append(("above it", answer.above))
+    if answer.remark:
+        lines.append(("it is", answer.remark))
     if answer.raised:
         lines.append(("because", answer.raised))
     lines += [("" if n else "tell", text) for n, text in enumerate(_to_tell(answer))]
@@ -353,6 +355,7 @@ def answer_json(answer: Answer) -> str:
         ],
         "limit": limit and {"busbw_GBps": limit.busbw / GIGA, "model": limit.model},
         "raised": answer.raised,
+        "remark": answer.remark,
         "above_limit": answer.above,
         "reasons": list(answer.reasons),
         "by_interconnect": [

@@ -71,6 +71,8 @@ class Expected:
     """What is usual at sizes that fill the links."""
     model: str
     """How it follows: the links, the share of them, and the size."""
+    ring: float
+    """What a ring usually gives, where another algorithm may give more between two nodes."""
 
 
 def limit_of(shape: Shape, op: str, engine: str = "torch") -> Limit | None:
@@ -177,6 +179,7 @@ def expected_by_hardware(shape: Shape, op: str, size_bytes: int, ramp: Ramp) -> 
     model = f"{share.low:g} to {share.high:g} of {base.busbw / 1e9:.3g} GB/s ({base.model})"
     if reached < _FULL:
         model += f", {reached:.2f} of it at this size"
+    ring = (_share(replace(shape, nodes=3), op) or share).usual if shape.nodes > 1 else share.usual
     # The share of the links and the start of an operation differ for causes of their own, so what they
     # make together is less than both extremes at once.
     down = math.hypot(1 - share.low / share.usual, 1 - least / reached)
@@ -187,6 +190,7 @@ def expected_by_hardware(shape: Shape, op: str, size_bytes: int, ramp: Ramp) -> 
         high=min(full * reached * (1 + up), limit.busbw),
         full=full,
         model=model,
+        ring=ring * base.busbw * reached,
     )
 
 
