@@ -188,16 +188,9 @@ def _answer(
     above = passed(shape, op, figure.busbw, roofline(shape, op, figure.engine))
     if place == "impossible" and limit:
         above = f"{figure.busbw / limit.busbw:.3g} times the limit: {IMPOSSIBLE}"
-    remark = ""
-    if place == "normal" and expectation is not None and decides(expectation):
-        low = _by_same_world(figure, expectation) == "low" if expectation.busbw else False
-        if low and expectation.origin == "reference":
-            remark = (
-                "as a ring over the cards gives; others got more with NVLSTree or Tree (NCCL_ALGO)"
-            )
     answer = Answer(
         place=place,
-        remark=remark,
+        remark=_AS_RING if place == "normal" and _is_below_others(figure, expectation) else "",
         shape=shape,
         op=op,
         figure=figure,
@@ -392,6 +385,15 @@ def _is_ring(shape: Shape, figure: Asked, hardware: Expected | None) -> bool:
     """
     ring = hardware.ring if hardware and shape.nodes == 2 and shape.per_node > 1 else 0.0
     return 0 < ring <= figure.best
+
+
+_AS_RING = "as a ring over the cards gives; others got more with NVLSTree or Tree (NCCL_ALGO)"
+
+
+def _is_below_others(figure: Asked, known: Expectation | None) -> bool:
+    """Return whether others got clearly more on such a world."""
+    published = known is not None and known.origin == "reference" and decides(known)
+    return known is not None and published and _by_same_world(figure, known) == "low"
 
 
 def _by_runs(figure: Asked, known: Expectation) -> Place:
