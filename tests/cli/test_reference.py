@@ -316,3 +316,30 @@ def test_the_answer_shows_limit_expectation_and_what_differs(capsys: Any) -> Non
     out = capsys.readouterr().out
     for label in ("  limit ", "  expected ", "  published ", "differs: 2 nodes", "with SHARP"):
         assert label in out
+
+
+def test_what_a_person_states_of_switches_counts_beside_a_run(capsys: Any) -> None:
+    """A log tells cards and nodes, and never whether SHARP was on or whose cluster it is."""
+    nodes = tuple(
+        NodeFacts(
+            host=f"n{n}",
+            facts=Facts(),
+            ranks=tuple(range(8 * n, 8 * n + 8)),
+            gpus=tuple({"index": k, "name": "NVIDIA H100 80GB HBM3"} for k in range(8)),
+            rdma=tuple(
+                {"device": f"mlx5_{k}", "port": 1, "state": "ACTIVE", "rate_Gbitps": 400.0,
+                 "link_layer": "InfiniBand"} for k in range(8)
+            ),
+        )
+        for n in range(8)
+    )  # fmt: skip
+    seconds, size = 8 * 2**30 * 2 / 300e9, 8 * 2**30
+    measured = usual.measurement(seconds, size, 0.01, ranks=64, algbw=152e9, busbw=300e9)
+    world = replace(usual.world(nodes[0], size=64), nodes=nodes, backend="nccl")
+    save(usual.run(id="5a5a5a5a", measurements=(measured,), world=world))
+    verdicts = {}
+    for switch in ([], ["--switch", "sharp"], ["--switch", "sharp-off"]):
+        code = wirespeed(["reference", "ask", "--run", "5a5a", *switch, "-o", "json"])
+        told = json.loads(capsys.readouterr().out)
+        verdicts[" ".join(switch[1:])] = (told["verdict"], code)
+    assert verdicts == {"": ("unknown", 3), "sharp": ("low", 1), "sharp-off": ("normal", 0)}

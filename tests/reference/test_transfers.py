@@ -87,6 +87,16 @@ def test_a_known_bad_figure_is_never_called_good(one: Row) -> None:
     assert place(one) in ("low", "impossible", "unknown")
 
 
+def test_the_published_ones_are_listed(capsys: Any) -> None:
+    words = ["reference", "list", "--transfers", "--gpu", "H100"]
+    assert wirespeed([*words, "-o", "json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed and all(one["gpu"] == "H100 SXM" and one["source"] for one in listed)
+    assert wirespeed([*words, "--op", "h2d"]) == 0
+    assert "host_to_device_memcpy_ce" in capsys.readouterr().out
+    assert wirespeed([*words, "-o", "csv"]) == 2
+
+
 def test_each_row_has_a_source_and_a_known_test() -> None:
     assert all(one.source and one.read and transfer_named(one.test) for one in shipped_transfers())
     assert [place(one) for one in GOOD].count("normal") >= 0.7 * len(GOOD)

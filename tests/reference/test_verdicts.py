@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from wirespeed.reference.ask import IMPOSSIBLE, WHAT_DECIDES, Answer, Asked, ask, expected_of
+from wirespeed.reference.capability import shares
+from wirespeed.reference.figures import INTERCONNECTS
 from wirespeed.reference.shape import shape_told
 
 GIB, MIB = 2**30, 2**20
@@ -100,6 +102,14 @@ def test_the_limit_between_nodes(op: str, nodes: int, limit: float) -> None:
     found = asked("H100", op, 8 * GIB, 1, nodes, **NDR)
     assert found.limit is not None
     assert found.limit.busbw == pytest.approx(limit * 1e9, rel=0.01)
+
+
+def test_each_share_of_a_link_has_an_interval_and_a_source() -> None:
+    kinds = {one.interconnect for one in shares()}
+    assert kinds == set(INTERCONNECTS) - {"memory"}
+    for one in shares():
+        assert 0 < one.low <= one.usual <= one.high <= 2
+        assert one.source and one.when in ("", "nvls", "sharp", "two nodes")
 
 
 def test_one_gpu_a_node_is_bound_by_its_slot() -> None:

@@ -49,15 +49,20 @@ def reference() -> None:
 @option("--gpu NAME", "Only of that GPU, such as H100; `cpu` for none.")
 @option("--op OP", "Only of that operation.")
 @flag("--own", "Only your own.")
+@flag("--transfers", "Copies, network cards and messages instead of collectives.")
 @option("-o --output", kind=["table", "json", "csv"], default="table")
-def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> None:
+def list_command(gpu: str | None, op: str | None, own: bool, transfers: bool, output: str) -> None:
     """List the figures: your own first, then those that come with wirespeed.
 
     \f
     Examples:
       wirespeed reference list --gpu H100 --op all_reduce
       wirespeed reference list --own -o json
+      wirespeed reference list --transfers --gpu H100
     """
+    if transfers:
+        _list_transfers(gpu, op, output)
+        return
     from wirespeed.cli.reference_answers import figures_json, figures_table
     from wirespeed.reference.figures import figures_to_csv, shipped_figures
     from wirespeed.runs.named_files import load_own
@@ -72,6 +77,24 @@ def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> Non
         click.echo(figures_table(found))
     else:
         click.echo("no figures\nnext: wirespeed reference add last")
+
+
+def _list_transfers(gpu: str | None, test: str | None, output: str) -> None:
+    """Print the published figures of nvbandwidth, perftest and OSU."""
+    from wirespeed.cli.reference_transfers import transfers_json, transfers_table
+    from wirespeed.reference.shape import gpu_called
+    from wirespeed.reference.transfers import shipped_transfers, transfer_named
+
+    if output == "csv":
+        raise UsageError("--transfers -o csv", expected="-o table or -o json")
+    wanted = transfer_named(test) if test else None
+    found = [
+        one
+        for one in shipped_transfers()
+        if (not gpu or one.gpu == gpu_called(gpu))
+        and (not test or one.test == (wanted.name if wanted else test))
+    ]
+    click.echo(transfers_json(found) if output == "json" else transfers_table(found))
 
 
 @command(of=reference)

@@ -442,7 +442,7 @@ def answer(op: str, size: int, told: dict[str, Any], run: Run | None) -> Answer:
         return ask(shape, op, figure, expected_of(shape, op, size, own), nodes=nodes, own=own)
     if run is None:
         raise UsageError("which figure?", expected="--busbw GB/s, or --run RUN")
-    return answer_of(run, _measured(run, op, size))
+    return answer_of(run, _measured(run, op, size), stated=shape)
 
 
 def figures_from(ref: str, name: str | None, told: ToldShape | None) -> tuple[list[Figure], str]:

@@ -2,15 +2,19 @@
 
 import json
 import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
 from wirespeed.cli.options import told_by
+from wirespeed.cli.page import table_lines
 from wirespeed.cli.reference_answers import WORDS
 from wirespeed.model.units import GIGA, format_size
 from wirespeed.reference.ask import IMPOSSIBLE
+from wirespeed.reference.figures import INTERCONNECTS
 from wirespeed.reference.shape import Shape, shape_told
 from wirespeed.reference.transfers import (
+    Row,
     Transfer,
     TransferAnswer,
     ask_transfer,
@@ -85,6 +89,37 @@ def _wrapped(label: str, text: str, style: Style) -> str:
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
     return "\n".join(lines)
+
+
+def transfers_table(rows: Sequence[Row]) -> str:
+    """Return published figures as a table; a line that says so where there is none."""
+    if not rows:
+        return "no figures"
+    titles = ("system", "test", "GPU", "over", "size", "value", "kind", "source")
+    told = [
+        [
+            one.system,
+            one.test,
+            one.gpu,
+            _card(one),
+            one.size,
+            shown(one.base, one.unit == "us"),
+            one.kind,
+            one.dated,
+        ]
+        for one in rows
+    ]
+    return "\n".join(table_lines(titles, told, ("size", "value")))
+
+
+def _card(one: Row) -> str:
+    over = INTERCONNECTS.get(one.interconnect, "")
+    return f"{over} {one.card_Gbitps:g} Gbit/s".strip() if one.card_Gbitps else over
+
+
+def transfers_json(rows: Sequence[Row]) -> str:
+    """Return published figures as JSON."""
+    return json.dumps([asdict(one) for one in rows], indent=2, ensure_ascii=False)
 
 
 def transfer_json(answer: TransferAnswer) -> str:

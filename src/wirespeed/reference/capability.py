@@ -204,7 +204,7 @@ def _base(shape: Shape, op: str) -> Limit | None:
     """Return the rate of the ring, or of what stands for it, of which a share is expected."""
     if op in _ONE_CARD:
         return _one_way(shape, op)
-    if shape.interconnect == "mnnvl+ib":
+    if shape.interconnect.startswith("mnnvl+"):
         return roofline(replace(shape, interconnect="mnnvl"), op)
     base = roofline(shape, op)
     if base is None or shape.nodes < 2:

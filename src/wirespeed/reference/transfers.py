@@ -17,10 +17,10 @@ from msgspec import convert
 
 from wirespeed.errors import UsageError
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, parse_size
+from wirespeed.reference.ask import Place
 from wirespeed.reference.figures import INTERCONNECTS, rows_of
 from wirespeed.reference.shape import BRIDGE, XGMI_LINKS, Shape
 
-Place = Literal["impossible", "low", "normal", "high", "unknown"]
 Path = Literal["slot", "peer", "card", "latency"]
 """What a test uses: a GPU's slot, the link of two GPUs, network cards; `latency`: only time counts."""
 
@@ -88,8 +88,12 @@ class Row:
         """The figure with its source."""
         size = f" {self.size}" if self.size else ""
         value = shown(self.base, self.unit == "us")
-        dated = f"{self.source}, {self.published or 'date unknown'}, read {self.read}"
-        return f"{self.system}: {self.test}{size} {value}, {self.kind} ({dated})"
+        return f"{self.system}: {self.test}{size} {value}, {self.kind} ({self.dated})"
+
+    @property
+    def dated(self) -> str:
+        """The source with when it was published and when it was read."""
+        return f"{self.source}, {self.published or 'date unknown'}, read {self.read}"
 
 
 @lru_cache(maxsize=1)
