@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from wirespeed.reference import Expectation
 from wirespeed.reference.ask import IMPOSSIBLE, WHAT_DECIDES, Answer, Asked, ask, expected_of
 from wirespeed.reference.capability import shares
 from wirespeed.reference.figures import INTERCONNECTS
@@ -176,6 +177,13 @@ def test_what_a_person_states_is_never_overridden() -> None:
     assert asked("GB300", "all_reduce", 8 * GIB, 930, 18, 4).shape.interconnect == "mnnvl", (
         "unasked"
     )
+
+
+def test_what_the_users_own_runs_reached_is_possible() -> None:
+    shape = shape_told("A100", per_node=8, nodes=1)
+    for busbw, place in ((400e9, "normal"), (200e9, "impossible")):
+        own = Expectation(time_s=None, busbw=busbw, source="run 91ae", origin="own")
+        assert ask(shape, "all_reduce", Asked(8 * GIB, 400e9), own).place == place
 
 
 def test_a_bridge_that_is_sold_apart_is_asked_for() -> None:

@@ -88,13 +88,13 @@ def _list_transfers(gpu: str | None, test: str | None, output: str) -> None:
     if output == "csv":
         raise UsageError("--transfers -o csv", expected="-o table or -o json")
     wanted = transfer_named(test) if test else None
-    found = [
-        one
-        for one in shipped_transfers()
-        if (not gpu or one.gpu == gpu_called(gpu))
-        and (not test or one.test == (wanted.name if wanted else test))
+    rows = [
+        row
+        for row in shipped_transfers()
+        if (not gpu or row.gpu == gpu_called(gpu))
+        and (not test or row.test == (wanted.name if wanted else test))
     ]
-    click.echo(transfers_json(found) if output == "json" else transfers_table(found))
+    click.echo(transfers_json(rows) if output == "json" else transfers_table(rows))
 
 
 @command(of=reference)
@@ -237,13 +237,13 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
 _CODES = {"low": 1, "impossible": 1, "unknown": CannotMeasure.exit_code}
 
 
-def _tell_transfer(test: "Transfer", size: str | None, output: str, told: dict[str, Any]) -> int:
+def _tell_transfer(test: "Transfer", size: str | None, output: str, options: dict[str, Any]) -> int:
     """Print the answer for a figure of nvbandwidth, perftest or OSU, and return the exit code."""
     from wirespeed.cli.reference_transfers import answer_transfer, transfer_json, transfer_text
 
-    found = answer_transfer(test, size, told)
-    click.echo(transfer_json(found) if output == "json" else transfer_text(found, sys.stdout))
-    return _CODES.get(found.place, 0)
+    answer = answer_transfer(test, size, options)
+    click.echo(transfer_json(answer) if output == "json" else transfer_text(answer, sys.stdout))
+    return _CODES.get(answer.place, 0)
 
 
 def _typed(op: str, size: str, values: dict[str, Any]) -> str:

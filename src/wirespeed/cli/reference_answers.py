@@ -172,10 +172,14 @@ def _share_of(answer: Answer) -> str:
 def _by_switch(answer: Answer) -> list[tuple[str, str]]:
     """Return a line without and one with SHARP, then what decides, where it is open."""
     lines: list[tuple[str, str]] = []
-    for one in answer.by_switch:
-        word, _ = WORDS[one.place]
-        name = "with SHARP" if one.shape.switch == "sharp" else "without SHARP"
-        share = f", {one.share:.2f} of {format_bandwidth(one.expected)}" if one.expected else ""
+    for option in answer.by_switch:
+        word, _ = WORDS[option.place]
+        name = "with SHARP" if option.shape.switch == "sharp" else "without SHARP"
+        share = (
+            f", {option.share:.2f} of {format_bandwidth(option.expected)}"
+            if option.expected
+            else ""
+        )
         lines.append(("" if lines else "if it is", f"{name}: {word}{share}"))
     return lines
 
@@ -183,7 +187,7 @@ def _by_switch(answer: Answer) -> list[tuple[str, str]]:
 def _to_tell(answer: Answer) -> tuple[str, ...]:
     """Return what to say or to measure; what connects the nodes has a line of its own."""
     named = bool(answer.by_interconnect)
-    return tuple(one for one in answer.missing if not (named and "--interconnect" in one))
+    return tuple(option for option in answer.missing if not (named and "--interconnect" in option))
 
 
 def _uncertain(answer: Answer) -> list[tuple[str, str]]:
@@ -251,15 +255,15 @@ def _notes(answer: Answer, found: Expectation) -> list[str]:
 
 def _published(answer: Answer) -> list[tuple[str, str]]:
     """Return each of the nearest figures with what differs there."""
-    texts = [_beside(one) for one in answer.published]
+    texts = [_beside(near) for near in answer.published]
     return [("published" if n == 0 else "", text) for n, text in enumerate(texts)]
 
 
-def _beside(one: Published) -> str:
-    figure = one.figure
+def _beside(near: Published) -> str:
+    figure = near.figure
     size = "peak" if figure.size_bytes is None else format_size(figure.size_bytes)
     rate = format_bandwidth(figure.busbw) if figure.busbw else ""
-    differs = ", ".join(one.differs) or "nothing"
+    differs = ", ".join(near.differs) or "nothing"
     return (
         f"{figure.system}: {figure.collective} {size} {rate}; differs: {differs} ({figure.dated})"
     )

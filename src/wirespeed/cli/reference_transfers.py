@@ -25,22 +25,22 @@ from wirespeed.reference.transfers import (
 from wirespeed.views.text import Style, style_for
 
 
-def answer_transfer(test: Transfer, size: str | None, told: dict[str, Any]) -> TransferAnswer:
+def answer_transfer(test: Transfer, size: str | None, options: dict[str, Any]) -> TransferAnswer:
     """Return the answer for the figure that was typed."""
-    value = value_of(test, told["busbw"], told["time"])
-    return ask_transfer(test, _shape(told), size_of(size), value)
+    value = value_of(test, options["busbw"], options["time"])
+    return ask_transfer(test, _shape(options), size_of(size), value)
 
 
-def _shape(told: dict[str, Any]) -> Shape:
-    said = told_by(told)
-    gpu = said.gpu if said else ""
+def _shape(options: dict[str, Any]) -> Shape:
+    stated = told_by(options)
+    gpu = stated.gpu if stated else ""
     return shape_told(
         gpu,
-        per_node=(said.gpus_per_node if said else 0) or 2,
-        nodes=(said.nodes if said else 0) or 1,
-        interconnect=said.interconnect if said else "",
-        nics=(said.nics if said else 0) or None,
-        nic_Gbitps=(said.nic_Gbitps if said else 0.0) or None,
+        per_node=(stated.gpus_per_node if stated else 0) or 2,
+        nodes=(stated.nodes if stated else 0) or 1,
+        interconnect=stated.interconnect if stated else "",
+        nics=(stated.nics if stated else 0) or None,
+        nic_Gbitps=(stated.nic_Gbitps if stated else 0.0) or None,
     )
 
 
@@ -70,14 +70,14 @@ def _lines(answer: TransferAnswer) -> list[tuple[str, str]]:
             ("limit", f"{shown(answer.limit, False)}: {answer.link}; this is {share:.3g} of it")
         )
     if answer.expected is not None:
-        low, usual, high = (shown(one, answer.is_time) for one in answer.expected)
+        low, usual, high = (shown(row, answer.is_time) for row in answer.expected)
         share = answer.value / answer.expected[1]
         lines.append(
             ("expected", f"{usual} ({low} … {high}): {answer.basis}; this is {share:.2f} of it")
         )
     if answer.place == "impossible":
         lines.append(("above it", IMPOSSIBLE))
-    lines += [("" if n else "published", one.words) for n, one in enumerate(answer.published)]
+    lines += [("" if n else "published", row.words) for n, row in enumerate(answer.published)]
     lines += [("" if n else "tell", text) for n, text in enumerate(answer.missing)]
     return lines
 
@@ -96,30 +96,30 @@ def transfers_table(rows: Sequence[Row]) -> str:
     if not rows:
         return "no figures"
     titles = ("system", "test", "GPU", "over", "size", "value", "kind", "source")
-    told = [
+    cells = [
         [
-            one.system,
-            one.test,
-            one.gpu,
-            _card(one),
-            one.size,
-            shown(one.base, one.unit == "us"),
-            one.kind,
-            one.dated,
+            row.system,
+            row.test,
+            row.gpu,
+            _card(row),
+            row.size,
+            shown(row.base, row.unit == "us"),
+            row.kind,
+            row.dated,
         ]
-        for one in rows
+        for row in rows
     ]
-    return "\n".join(table_lines(titles, told, ("size", "value")))
+    return "\n".join(table_lines(titles, cells, ("size", "value")))
 
 
-def _card(one: Row) -> str:
-    over = INTERCONNECTS.get(one.interconnect, "")
-    return f"{over} {one.card_Gbitps:g} Gbit/s".strip() if one.card_Gbitps else over
+def _card(row: Row) -> str:
+    over = INTERCONNECTS.get(row.interconnect, "")
+    return f"{over} {row.card_Gbitps:g} Gbit/s".strip() if row.card_Gbitps else over
 
 
 def transfers_json(rows: Sequence[Row]) -> str:
     """Return published figures as JSON."""
-    return json.dumps([asdict(one) for one in rows], indent=2, ensure_ascii=False)
+    return json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False)
 
 
 def transfer_json(answer: TransferAnswer) -> str:
@@ -138,7 +138,7 @@ def transfer_json(answer: TransferAnswer) -> str:
         "unit": unit,
         "limit": answer.limit and {"value": answer.limit * scale, "link": answer.link},
         "expected": expected,
-        "published": [asdict(one) for one in answer.published],
+        "published": [asdict(row) for row in answer.published],
         "missing": list(answer.missing),
     }
     return json.dumps(data, indent=2, ensure_ascii=False)

@@ -264,13 +264,13 @@ def _joined_kinds(alone: Answer, answers: tuple[Answer, ...]) -> Answer:
     Any cluster may fall back to TCP. So nothing is called low unless it is low on TCP too, and nothing
     normal by a figure of TCP alone.
     """
-    places = {one.place for one in answers}
-    kinds = {one.shape.interconnect for one in answers}
+    places = {option.place for option in answers}
+    kinds = {option.shape.interconnect for option in answers}
     place: Place = "unknown"
     if places <= {"normal", "high"} and kinds != {"tcp"}:
         place = "normal" if "normal" in places else "high"
     elif places <= {"low", "unknown"} and "low" in (
-        one.place for one in answers if one.shape.interconnect == "tcp"
+        option.place for option in answers if option.shape.interconnect == "tcp"
     ):
         place = "low"
     best = _highest(answers) if place in ("normal", "high") else None
@@ -282,7 +282,9 @@ def _joined_kinds(alone: Answer, answers: tuple[Answer, ...]) -> Answer:
 
 def _highest(answers: Sequence[Answer]) -> Expectation | None:
     """Return the highest expectation among the interconnects: a figure that reaches it is normal."""
-    known = [(one.expectation, one.shape.interconnect) for one in answers if one.expectation]
+    known = [
+        (option.expectation, option.shape.interconnect) for option in answers if option.expectation
+    ]
     best, kind = max(known, key=lambda pair: pair[0].busbw or 0.0)
     note = f"what connects the nodes is not known: {INTERCONNECTS[kind]} has the highest figure"
     return replace(best, notes=(note, *best.notes), may_fail=False)
@@ -325,7 +327,7 @@ def _joined_switches(alone: Answer, answers: tuple[Answer, ...]) -> Answer:
         place = with_them.place
     elif with_them.place == "low" and without.place != "low":
         place = "unknown"
-    decisive = next((one for one in answers if one.place == place), without)
+    decisive = next((option for option in answers if option.place == place), without)
     chosen = alone if alone.place == place else decisive
     missing = (WHAT_DECIDES,) if place == "unknown" else ()
     return replace(
@@ -363,11 +365,14 @@ def _place(
     hardware: Expected | None,
 ) -> Place:
     """Return the verdict on one world, each of its facts being what it is."""
-    if limit and not limit.copies and shape.gpu != CPU and figure.busbw > _ROUNDED * limit.busbw:
+    known = expectation if expectation and expectation.busbw else None
+    own = known.busbw or 0.0 if known and known.origin != "reference" else 0.0
+    # What the user's own runs reached is possible, so that the table of links is wrong then.
+    holds = limit and not limit.copies and shape.gpu != CPU and own <= _ROUNDED * limit.busbw
+    if limit and holds and figure.busbw > _ROUNDED * limit.busbw:
         return "impossible"
     if figure.too_few or figure.too_wide:
         return "unknown"
-    known = expectation if expectation and expectation.busbw else None
     if known is not None and known.origin != "reference":
         return _by_runs(figure, known)
     if known is not None and decides(known):
@@ -479,33 +484,33 @@ def _missing(shape: Shape, op: str, figure: Asked, hardware: Expected | None) ->
     """Return what to say or to measure so that it can be told."""
     if figure.too_few or figure.too_wide:
         return ()
-    found = []
+    needs = []
     if shape.nodes > 1 and not shape.interconnect:
-        found.append("what connects the nodes: --interconnect")
+        needs.append("what connects the nodes: --interconnect")
     racks = shape.interconnect.startswith("mnnvl")
     if shape.nodes > 1 and not racks and not (shape.nics and shape.nic_Gbitps):
-        found.append("the network cards of a node: --nics, such as 8x400")
+        needs.append("the network cards of a node: --nics, such as 8x400")
     if shape.inside == BRIDGE and shape.nodes == 1:
-        found.append("whether a bridge joins the cards: --interconnect nvlink, or pcie")
+        needs.append("whether a bridge joins the cards: --interconnect nvlink, or pcie")
     if shape.gpu == CPU and shape.nodes == 1:
-        found.append(
+        needs.append(
             "a run that you trust: wirespeed baseline set RUN, or wirespeed reference add RUN"
         )
     if shape.gpu_link is None and shape.gpu != CPU and (shape.nodes == 1 or racks):
-        found.append(
+        needs.append(
             f"how fast the links of {shape.gpu} are: nvbandwidth -t device_to_device_memcpy_read_ce, "
             "or a run on a node that you trust and wirespeed reference add RUN"
         )
     if figure.size_bytes < _FULL_SIZE and shape.gpu != CPU:
-        found.append(f"{op} at 1 GiB or more, where latency no longer counts")
+        needs.append(f"{op} at 1 GiB or more, where latency no longer counts")
     if hardware is not None and shape.nodes > 1:
-        found.append(
+        needs.append(
             "the parts of it: the same operation within one node, and ib_write_bw or iperf3 on each "
             "card"
         )
     elif hardware is not None:
-        found.append("the parts of it: nvbandwidth between each two GPUs, or wirespeed locate")
-    return tuple(found)
+        needs.append("the parts of it: nvbandwidth between each two GPUs, or wirespeed locate")
+    return tuple(needs)
 
 
 _MOST_PUBLISHED = 4
@@ -516,56 +521,60 @@ def _nearest(
 ) -> tuple[Published, ...]:
     """Return figures of such GPUs, those first that differ least, one size of each table."""
     alike = [
-        one
-        for one in published
-        if one.kind != "untuned" and one.gpu and (shape.gpu + " ").startswith(one.gpu + " ")
+        row
+        for row in published
+        if row.kind != "untuned" and row.gpu and (shape.gpu + " ").startswith(row.gpu + " ")
     ]
-    alike.sort(key=lambda one: _distance(one, shape, op, size))
+    alike.sort(key=lambda row: _distance(row, shape, op, size))
     first: dict[tuple[object, ...], Figure] = {}
-    for one in alike:
-        table = (one.system, one.source, one.nodes, one.collective, one.switch, one.kind)
-        first.setdefault(table, one)
+    for row in alike:
+        table = (row.system, row.source, row.nodes, row.collective, row.switch, row.kind)
+        first.setdefault(table, row)
     return tuple(
-        Published(one, _differs(one, shape, op, size))
-        for one in list(first.values())[:_MOST_PUBLISHED]
+        Published(row, _differs(row, shape, op, size))
+        for row in list(first.values())[:_MOST_PUBLISHED]
     )
 
 
-def _distance(one: Figure, shape: Shape, op: str, size: int) -> tuple[float, ...]:
-    nodes = abs(math.log((one.nodes or shape.nodes) / shape.nodes))
-    sizes = abs(math.log((one.size_bytes or _FULL_SIZE) / size)) if size else 0.0
+def _distance(row: Figure, shape: Shape, op: str, size: int) -> tuple[float, ...]:
+    nodes = abs(math.log((row.nodes or shape.nodes) / shape.nodes))
+    sizes = abs(math.log((row.size_bytes or _FULL_SIZE) / size)) if size else 0.0
     return (
-        float(one.collective != op),
-        float(len(_differs(one, shape, op, size))),
-        float(((one.nodes or 2) > 1) != (shape.nodes > 1)),
-        float(one.interconnect != shape.interconnect),
-        float(one.gpus_per_node not in (None, shape.per_node)),
+        float(row.collective != op),
+        float(len(_differs(row, shape, op, size))),
+        float(((row.nodes or 2) > 1) != (shape.nodes > 1)),
+        float(row.interconnect != shape.interconnect),
+        float(row.gpus_per_node not in (None, shape.per_node)),
         nodes,
         sizes,
     )
 
 
-def _differs(one: Figure, shape: Shape, op: str, size: int) -> tuple[str, ...]:
+def _differs(row: Figure, shape: Shape, op: str, size: int) -> tuple[str, ...]:
     """Return what is not the same in a published figure, in words."""
-    found = []
-    if one.collective != op:
-        found.append(one.collective)
-    if one.nodes is None or one.nodes != shape.nodes:
-        found.append("any number of nodes" if one.nodes is None else f"{one.nodes} nodes")
-    if one.gpus_per_node not in (None, shape.per_node):
-        found.append(f"{one.gpus_per_node} GPUs a node")
-    if one.interconnect != shape.interconnect:
-        found.append(INTERCONNECTS[one.interconnect])
-    if shape.nodes > 1 and (one.nics, one.nic_Gbitps) != (shape.nics, shape.nic_Gbitps):
-        known = one.nics and one.nic_Gbitps
-        found.append(f"{one.nics} × {one.nic_Gbitps:g} Gbit/s" if known else "cards not given")
-    if one.size_bytes != size:
-        found.append("peak over sizes" if one.size_bytes is None else format_size(one.size_bytes))
-    if one.switch and one.switch != shape.switch:
-        found.append(one.switch.upper() if one.switch == "sharp" else one.switch)
-    if one.kind != "measured":
-        found.append(f"a {one.kind}, not measured")
-    return tuple(found)
+    differences = []
+    if row.collective != op:
+        differences.append(row.collective)
+    if row.nodes is None or row.nodes != shape.nodes:
+        differences.append("any number of nodes" if row.nodes is None else f"{row.nodes} nodes")
+    if row.gpus_per_node not in (None, shape.per_node):
+        differences.append(f"{row.gpus_per_node} GPUs a node")
+    if row.interconnect != shape.interconnect:
+        differences.append(INTERCONNECTS[row.interconnect])
+    if shape.nodes > 1 and (row.nics, row.nic_Gbitps) != (shape.nics, shape.nic_Gbitps):
+        known = row.nics and row.nic_Gbitps
+        differences.append(
+            f"{row.nics} × {row.nic_Gbitps:g} Gbit/s" if known else "cards not given"
+        )
+    if row.size_bytes != size:
+        differences.append(
+            "peak over sizes" if row.size_bytes is None else format_size(row.size_bytes)
+        )
+    if row.switch and row.switch != shape.switch:
+        differences.append(row.switch.upper() if row.switch == "sharp" else row.switch)
+    if row.kind != "measured":
+        differences.append(f"a {row.kind}, not measured")
+    return tuple(differences)
 
 
 _NEEDED = ("system", "ranks", "model", "batch", "strategy", "step_s", "source")

@@ -245,8 +245,8 @@ def _share(shape: Shape, op: str) -> Share | None:
         if shape.switch == "sharp":
             when.add("sharp")
     alike = [
-        one
-        for one in shares()
-        if one.interconnect == kind and one.collective in ("", op) and one.when in when
+        row
+        for row in shares()
+        if row.interconnect == kind and row.collective in ("", op) and row.when in when
     ]
-    return max(alike, key=lambda one: (bool(one.collective), bool(one.when)), default=None)
+    return max(alike, key=lambda row: (bool(row.collective), bool(row.when)), default=None)

@@ -184,8 +184,8 @@ def _same_link(one: Figure, shape: Shape) -> bool:
 
 
 def _of_these_cards(one: Figure, shape: Shape) -> bool:
-    told = bool(one.nics and one.nic_Gbitps and shape.nics and shape.nic_Gbitps)
-    return told and one.nodes in (None, shape.nodes)
+    both_known = bool(one.nics and one.nic_Gbitps and shape.nics and shape.nic_Gbitps)
+    return both_known and one.nodes in (None, shape.nodes)
 
 
 def _vague(one: Figure, shape: Shape) -> bool:

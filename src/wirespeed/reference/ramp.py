@@ -75,29 +75,36 @@ def fitted(figures: tuple[Figure, ...]) -> Ramp:
 
 def tables(figures: Iterable[Figure]) -> list[list[Figure]]:
     """Return the all_reduce curves: figures of one source and world, of at least three sizes."""
-    found: dict[tuple[object, ...], list[Figure]] = {}
-    for one in figures:
-        if one.kind == "measured" and one.collective == "all_reduce" and one.size_bytes:
-            key = (one.source, one.system, one.gpu, one.gpus_per_node, one.nodes, one.switch)
-            found.setdefault(key, []).append(one)
-    return [table for table in found.values() if len(table) >= _SIZES and table[0].gpus_per_node]
+    curves: dict[tuple[object, ...], list[Figure]] = {}
+    for figure in figures:
+        if figure.kind == "measured" and figure.collective == "all_reduce" and figure.size_bytes:
+            key = (
+                figure.source,
+                figure.system,
+                figure.gpu,
+                figure.gpus_per_node,
+                figure.nodes,
+                figure.switch,
+            )
+            curves.setdefault(key, []).append(figure)
+    return [table for table in curves.values() if len(table) >= _SIZES and table[0].gpus_per_node]
 
 
 def start_of(table: Sequence[Figure]) -> float | None:
     """Return a of one table, seconds; None where all of its sizes fill the links."""
     ranks = _ranks(table[0])
-    full = _FULL * max(one.busbw or 0.0 for one in table)
+    full = _FULL * max(figure.busbw or 0.0 for figure in table)
     steps = 2 * (ranks - 1) / ranks
     known = [
-        (full / one.busbw - 1) ** (1 / _POWER) * one.size_bytes * steps / full
-        for one in table
-        if one.busbw and one.size_bytes and 0.03 < one.busbw / full < 0.9
+        (full / figure.busbw - 1) ** (1 / _POWER) * figure.size_bytes * steps / full
+        for figure in table
+        if figure.busbw and figure.size_bytes and 0.03 < figure.busbw / full < 0.9
     ]
     return median(known) if known else None
 
 
-def _ranks(one: Figure) -> int:
-    return (one.gpus_per_node or 1) * (one.nodes or 1)
+def _ranks(figure: Figure) -> int:
+    return (figure.gpus_per_node or 1) * (figure.nodes or 1)
 
 
 def _middle(values: Sequence[float], usual: float) -> float:

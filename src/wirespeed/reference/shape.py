@@ -95,17 +95,17 @@ BRIDGE = "bridge"
 """What connects the GPUs of a node, where cards have a bridge that is sold apart and nobody said so."""
 
 
-def gpu_link(product: str, per_node: int, said: str = "") -> tuple[str, float | None]:
+def gpu_link(product: str, per_node: int, stated: str = "") -> tuple[str, float | None]:
     """Return (what connects such GPUs within a node, its bytes a second in one direction of one GPU).
 
-    said: `nvlink` or `pcie`, where somebody says which it is. A bridge that joins two GPUs serves no
+    stated: `nvlink` or `pcie`, where somebody says which it is. A bridge that joins two GPUs serves no
     larger group; then the slot decides.
     """
-    rows = [one for one in PEAKS if one.name == product]
-    for one in rows:
-        joined = one.link and said != "pcie" and (not one.linked or per_node <= one.linked)
+    rows = [row for row in PEAKS if row.name == product]
+    for row in rows:
+        joined = row.link and stated != "pcie" and (not row.linked or per_node <= row.linked)
         if joined:
-            return (BRIDGE if one.linked and not said else one.link), one.link_GBps * 1e9
+            return (BRIDGE if row.linked and not stated else row.link), row.link_GBps * 1e9
     if not rows:
         return GPU_LINKS.get(product, ("", None))
     slot = slot_rate(product)
@@ -114,8 +114,8 @@ def gpu_link(product: str, per_node: int, said: str = "") -> tuple[str, float | 
 
 def slot_rate(product: str) -> float | None:
     """Return the bytes a second of such a GPU's slot in one direction; None: not known."""
-    rows = [one for one in PEAKS if one.name == product]
-    rates = [pcie_rate(one.pcie_generation, one.pcie_lanes) for one in rows]
+    rows = [row for row in PEAKS if row.name == product]
+    rates = [pcie_rate(row.pcie_generation, row.pcie_lanes) for row in rows]
     return min((rate for rate in rates if rate is not None), default=None)
 
 
@@ -241,8 +241,8 @@ def shape_told(
 ) -> Shape:
     """The shape that a person tells; on one node a known GPU tells its interconnect itself."""
     product = CPU if gpu.lower() == CPU else gpu_called(gpu)
-    said = interconnect if interconnect in ("nvlink", "pcie") else ""
-    kind, rate = ("memory", None) if product == CPU else gpu_link(product, per_node, said)
+    stated = interconnect if interconnect in ("nvlink", "pcie") else ""
+    kind, rate = ("memory", None) if product == CPU else gpu_link(product, per_node, stated)
     assumed = nodes > 1 and not interconnect and product.startswith(_IN_RACKS)
     if assumed:
         interconnect = "mnnvl" if nodes <= _RACK else "mnnvl+ib"
@@ -276,11 +276,14 @@ def shape_of(world: World) -> Shape | None:
         if not (gpu and told.gpus_per_node and told.nodes):
             return None
         found = shape_told(gpu, per_node=told.gpus_per_node, nodes=told.nodes)
-    said = told.interconnect if found.nodes > 1 else ""
+    stated = told.interconnect if found.nodes > 1 else ""
+    if found.nodes == 1 and not found.interconnect and told.interconnect in ("nvlink", "pcie"):
+        kind, rate = gpu_link(found.gpu, found.per_node, told.interconnect)
+        found = replace(found, interconnect=kind, inside=kind, gpu_link=rate)
     return replace(
         found,
-        interconnect=(said if found.assumed else "") or found.interconnect or said,
-        assumed=found.assumed and not said,
+        interconnect=(stated if found.assumed else "") or found.interconnect or stated,
+        assumed=found.assumed and not stated,
         nics=found.nics or told.nics or None,
         nic_Gbitps=found.nic_Gbitps or told.nic_Gbitps or None,
         why=told.why or found.why,
@@ -330,9 +333,9 @@ def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
         return why | (_copies(nodes[0].facts) if len(nodes) == 1 else {})
     product, rate_known = gpu_link(gpu, max(len(node.ranks) for node in nodes))
     links = [one["nvlinks"] for node in nodes for one in node.gpus if one.get("nvlinks")]
-    if product == BRIDGE:
-        product = "nvlink" if any(any(states) for states in links) else ""
-    known = None if product in ("", "pcie") or not rate_known else (product, rate_known)
+    bridged = product == BRIDGE and any(any(states) for states in links)
+    product = "nvlink" if bridged else product
+    known = None if product in ("", "pcie", BRIDGE) or not rate_known else (product, rate_known)
     if known is not None:
         kind, rate = known
         up = min((sum(states) / len(states) for states in links), default=1.0)
@@ -348,6 +351,10 @@ def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
     gpus = [gpu for node in nodes for gpu in node.gpus]
     rates = [pcie_rate(one.get("pcie_gen_max"), one.get("pcie_width")) for one in gpus]
     slowest = min((rate for rate in rates if rate is not None), default=None)
+    if slowest is None and product == BRIDGE:
+        return {"interconnect": "", "inside": BRIDGE, "gpu_link": rate_known, "why": "not known"}
+    # A log names the product and nothing of its slot.
+    slowest = rate_known if slowest is None else slowest
     kind = "pcie" if slowest else ""
     return {"interconnect": kind, "inside": kind, "gpu_link": slowest, "why": "no NVLink"}
 

@@ -164,24 +164,24 @@ def ask_transfer(
     rows: the published figures; None: those of the package.
     """
     known = shipped_transfers() if rows is None else rows
-    alike = [one for one in known if one.kind != "untuned" and _is_alike(one, test, shape)]
+    alike = [row for row in known if row.kind != "untuned" and _is_alike(row, test, shape)]
     answer = TransferAnswer("unknown", test, shape, size_bytes, value, published=tuple(alike[:4]))
     if test.path == "latency":
         return _of_latency(answer, alike)
     return _of_rate(answer, alike)
 
 
-def _is_alike(one: Row, test: Transfer, shape: Shape) -> bool:
+def _is_alike(row: Row, test: Transfer, shape: Shape) -> bool:
     """Return whether a row is of that test and the same product, card or fabric."""
-    if one.test != test.name:
+    if row.test != test.name:
         return False
     if test.path in ("slot", "peer"):
-        return one.gpu == shape.gpu
-    kinds = {one.interconnect, shape.interconnect}
+        return row.gpu == shape.gpu
+    kinds = {row.interconnect, shape.interconnect}
     fabric = len(kinds) == 1 or kinds <= {"ib", "roce", "rdma"}
     if test.path == "latency":
-        return one.interconnect == shape.interconnect
-    return fabric and one.card_Gbitps == shape.nic_Gbitps
+        return row.interconnect == shape.interconnect
+    return fabric and row.card_Gbitps == shape.nic_Gbitps
 
 
 def _of_rate(answer: TransferAnswer, alike: Sequence[Row]) -> TransferAnswer:
@@ -192,7 +192,7 @@ def _of_rate(answer: TransferAnswer, alike: Sequence[Row]) -> TransferAnswer:
     limit = link * (2 if test.both_ways else 1)
     words = f"{words}, both directions" if test.both_ways else words
     low, usual, high = (share * limit for share in _SHARES[test.path])
-    others = [one.base for one in alike if one.base <= _ROUNDED * limit]
+    others = [row.base for row in alike if row.base <= _ROUNDED * limit]
     basis = f"{_SHARES[test.path][0]:g} to {_SHARES[test.path][2]:g} of it"
     below = _HALF * usual
     if others:
@@ -255,7 +255,7 @@ def _of_latency(answer: TransferAnswer, alike: Sequence[Row]) -> TransferAnswer:
         return replace(
             answer, missing=(f"{answer.test.name} at 8 bytes, where only latency counts",)
         )
-    times = [one.base for one in alike]
+    times = [row.base for row in alike]
     usual = median(times)
     answer = replace(
         answer,
