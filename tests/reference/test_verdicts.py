@@ -1,15 +1,17 @@
 """Rules of the verdict: what outranks what, what a fact may change, what is said where it is open."""
 
+import random
 from itertools import product
 from typing import Any
 
 import pytest
 
+from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.reference import Expectation
 from wirespeed.reference.ask import IMPOSSIBLE, WHAT_DECIDES, Answer, Asked, ask, expected_of
 from wirespeed.reference.capability import shares
 from wirespeed.reference.figures import INTERCONNECTS
-from wirespeed.reference.shape import shape_told
+from wirespeed.reference.shape import PEAKS, shape_told
 
 GIB, MIB = 2**30, 2**20
 NDR: dict[str, Any] = {"interconnect": "ib", "nics": 8, "nic_Gbitps": 400.0}
@@ -208,3 +210,36 @@ def test_cannot_tell_says_what_to_tell_or_measure(
     found = asked(gpu, "all_reduce", 8 * GIB, 200, nodes, **more)
     assert found.place == "unknown"
     assert any(need in text for text in found.missing)
+
+
+def test_whatever_is_asked_has_an_answer_that_holds_together() -> None:
+    """Random worlds: no error, an interval in order, and nothing expected above the limit."""
+    draw = random.Random(37)
+    gpus = [row.name for row in PEAKS] + ["cpu", "Future 9000", "GB300", ""]
+    places = set()
+    for _ in range(1500):
+        nodes = draw.choice((1, 1, 2, 3, 8, 64, 500))
+        cards = draw.choice(
+            ((None, None), (1, 10.0), (1, 200.0), (4, 200.0), (8, 400.0), (16, 800.0))
+        )
+        shape = shape_told(
+            draw.choice(gpus),
+            per_node=draw.choice((1, 2, 4, 8, 16)),
+            nodes=nodes,
+            interconnect=draw.choice(("", *INTERCONNECTS)),
+            nics=cards[0],
+            nic_Gbitps=cards[1],
+            switch=draw.choice(("", "nvls off", "sharp", "sharp off")),
+        )
+        op, size = draw.choice(list(CATALOGUE)), draw.choice((0, 8, 2**20, 2**28, 2**33))
+        figure = Asked(size, 10 ** draw.uniform(6, 13))
+        found = ask(shape, op, figure, expected_of(shape, op, size))
+        places.add(found.place)
+        if found.hardware is not None and found.limit is not None:
+            assert 0 <= found.hardware.low <= found.hardware.busbw <= found.hardware.high
+            assert found.hardware.high <= 1.001 * found.limit.busbw
+        if found.place == "low":
+            assert found.reasons or found.by_interconnect
+        if found.place == "impossible":
+            assert found.above.endswith(IMPOSSIBLE)
+    assert places == {"impossible", "low", "normal", "high", "unknown"}

@@ -285,6 +285,8 @@ def verdict_line(answer: Answer, style: Style) -> str:
     """`NORMAL  all_reduce 1 GiB: 1.00 of 45.4 GB/s, the only known figure (source)`."""
     word, color = WORDS[answer.place]
     text = f"{answer.op} {format_size(answer.figure.size_bytes)}: {_short_why(answer)}"
+    if answer.place == "unknown" and _to_tell(answer):
+        text += f"; what decides: {_to_tell(answer)[0]}"
     return style.paint(word, color) + style.text(f"  {text}")
 
 
