@@ -123,6 +123,20 @@ def test_one_gpu_a_node_is_bound_by_its_slot() -> None:
     assert found.limit is not None and found.limit.busbw == pytest.approx(63e9, rel=0.01)
 
 
+@pytest.mark.parametrize("op", ["gather", "scatter"])
+def test_what_ends_at_one_root_goes_through_its_card(op: str) -> None:
+    found = asked("H100", op, 8 * GIB, 80, 2, **NDR)
+    assert found.place == "normal", "of eight cards the one next to the root's GPU carries it all"
+    assert found.hardware is not None and found.hardware.busbw < 100e9
+    assert asked("H100", op, 8 * GIB, 10, 2, **NDR).place == "low"
+
+
+def test_uneven_parts_may_all_stay_within_a_node() -> None:
+    found = asked("H100", "all_to_all_v", 8 * GIB, 300, 2, **NDR)
+    assert (found.place, found.hardware) == ("unknown", None)
+    assert asked("H100", "all_to_all", 8 * GIB, 300, 2, **NDR).place == "impossible"
+
+
 def test_sharp_unknown_has_two_answers_and_what_decides() -> None:
     found = asked("H100", "all_reduce", 16 * GIB, 315, 12, **NDR)
     assert [one.shape.switch for one in found.by_switch] == ["sharp off", "sharp"]

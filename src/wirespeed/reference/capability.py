@@ -152,6 +152,8 @@ def _between_bound(shape: Shape, collective: Collective) -> Limit | None:
         if k == 2 or shape.interconnect != "ib" or shape.switch == "sharp off":
             return Limit(alone, f"{cards}, each node adding up first")
         return Limit(2 * rate * (n - 1) / n, f"{cards}, with switches that reduce (SHARP)")
+    if collective.name == "all_to_all_v":
+        return None  # its parts may all be for ranks of the same node
     if collective.links == "pairs":
         return Limit(rate / g * (n - 1) / (n - g), f"every pair at once over {cards}")
     if collective.name in ("broadcast", "reduce", *_ONE_CARD):
@@ -204,6 +206,14 @@ def _base(shape: Shape, op: str) -> Limit | None:
     """Return the rate of the ring, or of what stands for it, of which a share is expected."""
     if op in _ONE_CARD:
         return _one_way(shape, op)
+    crosses = shape.nodes > 1 and not shape.interconnect.startswith("mnnvl")
+    if crosses and op in ("gather", "scatter"):
+        # NCCL makes them of sends, which all take the card next to the root's GPU.
+        card, n = _one_way(shape, "send_recv"), shape.ranks
+        times = (n - 1) / (n - shape.per_node)
+        return Limit(times * card.busbw, f"{card.model} next to the root") if card else None
+    if crosses and op == "all_to_all_v":
+        return None
     if shape.interconnect.startswith("mnnvl+"):
         return roofline(replace(shape, interconnect="mnnvl"), op)
     base = roofline(shape, op)
