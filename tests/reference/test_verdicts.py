@@ -137,6 +137,23 @@ def test_uneven_parts_may_all_stay_within_a_node() -> None:
     assert asked("H100", "all_to_all", 8 * GIB, 300, 2, **NDR).place == "impossible"
 
 
+@pytest.mark.parametrize(
+    ("gpu", "per_node", "gbps", "place"),
+    [
+        ("A100", 2, 230, "normal"), ("A100", 2, 75, "unknown"), ("A100", 2, 20, "low"),
+        ("A100", 8, 75, "low"), ("V100", 2, 45, "unknown"), ("V100", 2, 8, "low"),
+        ("B200", 2, 200, "low"),
+    ],
+)  # fmt: skip
+def test_a_part_of_a_board_may_have_a_part_of_the_links(
+    gpu: str, per_node: int, gbps: float, place: str
+) -> None:
+    found = asked(gpu, "all_gather", 8 * GIB, gbps, 1, per_node)
+    assert found.place == place
+    if place == "unknown":
+        assert any("nvidia-smi topo -m" in need for need in found.missing)
+
+
 def test_sharp_unknown_has_two_answers_and_what_decides() -> None:
     found = asked("H100", "all_reduce", 16 * GIB, 315, 12, **NDR)
     assert [one.shape.switch for one in found.by_switch] == ["sharp off", "sharp"]

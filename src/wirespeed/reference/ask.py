@@ -448,7 +448,7 @@ def _by_hardware(figure: Asked, hardware: Expected, known: Expectation | None) -
     if figure.best >= hardware.low:
         return _high_or_normal(figure, HIGH_ABOVE * max(hardware.high, others))
     of_cards = CARDS_LOW_BELOW if similar is not None and similar.same_cards else HALF
-    if figure.best < max(HALF * hardware.busbw, of_cards * others):
+    if figure.best < min(hardware.floor, max(HALF * hardware.busbw, of_cards * others)):
         return "low"
     return "normal" if similar is not None and _reaches(figure, similar) else "unknown"
 
@@ -508,6 +508,8 @@ def _missing(shape: Shape, op: str, figure: Asked, hardware: Expected | None) ->
             "the parts of it: the same operation within one node, and ib_write_bw or iperf3 on each "
             "card"
         )
+    elif hardware is not None and hardware.floor < hardware.low:
+        needs.append("whether the GPUs have NVSwitches or links to each other: nvidia-smi topo -m")
     elif hardware is not None:
         needs.append("the parts of it: nvbandwidth between each two GPUs, or wirespeed locate")
     return tuple(needs)

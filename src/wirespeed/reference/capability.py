@@ -71,6 +71,8 @@ class Expected:
     """What is usual at sizes that fill the links."""
     model: str
     """How it follows: the links, the share of them, and the size."""
+    floor: float
+    """What even a board without NVSwitches gives, where it is not known which board it is."""
     ring: float
     """What a ring usually gives, where another algorithm may give more between two nodes."""
 
@@ -192,8 +194,24 @@ def expected_by_hardware(shape: Shape, op: str, size_bytes: int, ramp: Ramp) -> 
         high=min(full * reached * (1 + up), limit.busbw),
         full=full,
         model=model,
+        floor=full * reached * max(0.0, 1 - down) * _linked(shape),
         ring=ring * base.busbw * reached,
     )
+
+
+_MESHED = {"V100 SXM2": 7, "A100 SXM": 4, "A800 SXM": 4, "H100 SXM": 4, "H200 SXM": 4, "H800": 4}
+"""GPUs of a board on which each has links to each other one instead of switches, by product."""
+
+
+def _linked(shape: Shape) -> float:
+    """Return the share of a GPU's links that lead to the others that take part, on such a board.
+
+    Two A100 of a board of four have 4 of 12 NVLinks between them: 100 of 300 GB/s (nccl-tests#331).
+    """
+    board = _MESHED.get(shape.gpu, 0)
+    if shape.nodes > 1 or shape.inside != "nvlink" or shape.per_node >= board:
+        return 1.0
+    return (shape.per_node - 1) / (board - 1)
 
 
 _LEAST_BYTES = 2**19
