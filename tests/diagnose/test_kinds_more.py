@@ -77,6 +77,17 @@ NAMED = (
         ],
     ),
     (
+        "PAR-008",
+        [
+            "RuntimeError: world_size (8) is not equal to tensor_model_parallel_size (1) x "
+            "pipeline_model_parallel_size (1)."
+        ],
+    ),
+    (
+        "PAR-009",
+        ["AssertionError: only support equal chunk. Got size of DataProto 512 and chunk 6."],
+    ),
+    (
         "DS-017",
         ["RuntimeError: disagreement between rank0 and rank3: rank0: [0, 1, 2], rank3: [0, 1]"],
     ),
@@ -199,6 +210,11 @@ NEAR_MISSES = (
         ["WARNING global batch size 128 is not divisible by 24, the last batch is smaller"],
     ),
     ("PAR-006", ["[TensorRT-LLM][INFO] MPI size: 1, rank: 0"]),
+    (
+        "PAR-008",
+        ["world_size 8, tensor_model_parallel_size (1) x pipeline_model_parallel_size (1)"],
+    ),
+    ("PAR-009", ["AssertionError: queue size should be divisible by batch size"]),
     # A warning of DeepSpeed that costs time only.
     ("DS-017", ["Invalidate trace cache @ step 0: expected module 2, but got module 0"]),
     ("DS-018", ["Invalidate trace cache @ step 0 and module 36666: cache has only 0 modules"]),
