@@ -28,6 +28,8 @@ class Device:
     bus: str
     """PCIe address as printed: `0000:0f:00`, or `0x27` in old versions."""
     name: str
+    process: int = 0
+    """Its process's id; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,10 @@ class Side:
     time_step: float = 0.0
     """Half of the last printed digit of `time`."""
     busbw_step: float = 0.0
+    cpu: bool = False
+    """Whether `time` is what the host took to enqueue the operation (`-C 1`): no duration of it."""
+    processes: tuple[tuple[float, ...], ...] = ()
+    """Times of each iteration by process, where the report holds them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +73,10 @@ class Table:
     """One table with what stands around it."""
 
     program: str = ""
+    engine: str = "nccl-tests"
+    """What measured it, as a measurement has it."""
+    told_ranks: int = 0
+    """Ranks, where the file names their number instead of a list of devices."""
     devices: list[Device] = field(default_factory=list)
     all_devices: bool = True
     """False where the list was shortened by hand."""
@@ -90,7 +100,7 @@ class Table:
     def ranks(self) -> int:
         """Ranks of one group; 0 where the list is absent, shortened or uneven."""
         if not self.devices or not self.all_devices:
-            return 0
+            return self.told_ranks
         sizes = set(Counter(device.group for device in self.devices).values())
         listed = max(device.rank for device in self.devices) + 1
         if len({device.group for device in self.devices}) == 1:

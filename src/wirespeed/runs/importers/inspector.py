@@ -1,0 +1,91 @@
+"""JSON Lines of NCCL Inspector: a line per collective and rank of a job.
+
+{"header": {id, rank, n_ranks, nnodes}, "metadata": {hostname, pid, dump_timestamp_us, …}, "coll_perf":
+{coll, coll_sn, coll_msg_size_bytes, coll_exec_time_us, coll_algobw_gbs, coll_busbw_gbs}}. The time is
+that of the kernel on one rank, so it holds the wait for ranks that come later. Source: the plugin
+`inspector` of NVIDIA/nccl.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from statistics import median
+from typing import Any
+
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Measurement, NodeFacts, Run
+from wirespeed.runs.importers.repeats import once
+from wirespeed.runs.importers.table import operation_in
+from wirespeed.runs.importers.told import (
+    GIGA,
+    MICRO,
+    check_number,
+    moment,
+    number,
+    part,
+    tool_run,
+    unique_documents,
+    words,
+)
+from wirespeed.statistics import time_stats
+
+_Key = tuple[str, int, int]
+"""Operation, ranks of the communicator, bytes."""
+
+
+def runs_of_inspector(text: str, name: str) -> Iterator[Run]:
+    """Yield one run of all lines."""
+    calls: dict[_Key, list[Mapping[str, Any]]] = {}
+    hosts: dict[str, set[int]] = {}
+    times = Counter[int]()
+    first = None
+    for data in unique_documents(text, source=name, times=times):
+        call, header, about = part(data, "coll_perf"), part(data, "header"), part(data, "metadata")
+        op, ranks = operation_in(words(call.get("coll"))), int(number(header.get("n_ranks")) or 0)
+        size, time = number(call.get("coll_msg_size_bytes")), number(call.get("coll_exec_time_us"))
+        if op not in CATALOGUE or not ranks or not size or not time:
+            continue
+        calls.setdefault((op, ranks, int(size)), []).append(call)
+        host, rank = words(about.get("hostname")), number(header.get("rank"))
+        if host and rank is not None:
+            hosts.setdefault(host, set()).add(int(rank))
+        first = first or number(about.get("dump_timestamp_us"))
+        check_number(len(calls), name)
+    nodes = [
+        NodeFacts(host=one, ranks=tuple(sorted(of)), facts=Facts()) for one, of in hosts.items()
+    ]
+    run = tool_run(
+        "nccl-inspector",
+        name=name,
+        measurements=[_measurement(key, alike) for key, alike in calls.items()],
+        nodes=nodes,
+        started=moment(first * MICRO if first else None),
+        ranks=max((ranks for _, ranks, _ in calls), default=0),
+    )
+    yield once(run, max(times.values(), default=0))
+
+
+def _measurement(key: _Key, calls: list[Mapping[str, Any]]) -> Measurement:
+    op, ranks, size = key
+    known = CATALOGUE[op]
+    times = [(number(one["coll_exec_time_us"]) or 0.0) * MICRO for one in calls]
+    stats = time_stats(times)
+    printed = [value for one in calls if (value := number(one.get("coll_busbw_gbs"))) is not None]
+    computed = size / stats.median * known.bus_factor(ranks)
+    return Measurement(
+        op=op,
+        engine="nccl-inspector",
+        dtype="unknown",
+        redop="unknown" if known.reduces else "none",
+        root=0 if known.rooted else -1,
+        in_place=False,
+        size_bytes=size,
+        count=0,
+        ranks=ranks,
+        timing="each",
+        blocking=False,
+        iterations=len(times),
+        time=stats,
+        algbw=size / stats.median,
+        busbw=median(printed) * GIGA if len(printed) == len(calls) else computed,
+    )

@@ -1,0 +1,111 @@
+"""A log as its programs printed it: without prefixes, a text per writer, cut lines put together.
+
+Every reader gets its text from here. A writer is a rank, a host or a pod, as prefixes tell them: two
+that print at the same time mix their lines, and rarely the parts of one line.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wirespeed.line_prefix import Prefix, strip_launcher
+
+_Writer = tuple[str | None, int | None, int | None]
+_NOBODY: _Writer = (None, None, None)
+_MOST_WRITERS = 4_096
+_MOST_COMMANDS = 1_000
+_COMMAND = re.compile(r"\b(?:mpirun|mpiexec|srun|prun)\b|_perf\b|\b(?:osu|ib)_\w+")
+"""Lines of the shell that a table needs: they name the program and its ranks."""
+_LONGEST_COMMAND = 4096
+_TAG = re.compile(r"\[(?:[\w.@-]+@)?\d+,\s?\d+\]\s?<std(?:out|err)>:")
+"""Open MPI's tag, which no program prints: within a line it begins a new part of one."""
+_CLEAN = tuple('#{}"]')
+"""A line that begins with one of these has no prefix."""
+
+
+@dataclass(slots=True)
+class _Lines:
+    """The lines of one writer."""
+
+    texts: list[str] = field(default_factory=list)
+    goes_on: bool = False
+    """Whether the container runtime cut the last one."""
+    ends: bool = True
+    """Whether the last one has its end."""
+
+    def take(self, text: str, *, cut: bool) -> None:
+        if self.goes_on and self.texts:
+            self.texts[-1] += text
+        else:
+            self.texts.append(text)
+        self.goes_on = cut
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.texts) + ("\n" if self.ends else "")
+
+
+def plain_texts(text: str) -> list[str]:
+    """Return the text of each writer; of a log without prefixes, or with one writer, all of it."""
+    *lines, rest = text.split("\n")
+    whole, writers = _Lines(), {_NOBODY: _Lines()}
+    for line in lines:
+        _take(line, whole, writers)
+    if rest:
+        last = _take(rest, whole, writers)
+        whole.ends = last.ends = False
+    named = [one for key, one in writers.items() if key != _NOBODY]
+    if len(named) < 2:
+        return [whole.text]
+    shared = writers[_NOBODY]
+    commands = [one for one in shared.texts if _COMMAND.search(one, 0, _LONGEST_COMMAND)]
+    head = "".join(f"{line}\n" for line in commands[:_MOST_COMMANDS])
+    return [one.text for one in (shared,) if one.texts] + [head + one.text for one in named]
+
+
+def _take(line: str, whole: _Lines, writers: dict[_Writer, _Lines]) -> _Lines:
+    """Add a line to its writer's; return the writer's lines."""
+    own = whole
+    for prefix in _parts(line):
+        key = (prefix.host, prefix.rank, prefix.gpu)
+        if key not in writers and len(writers) > _MOST_WRITERS:
+            key = _NOBODY
+        own = writers.setdefault(key, _Lines())
+        own.take(prefix.text, cut=prefix.cut)
+        whole.take(prefix.text, cut=prefix.cut)
+    return own
+
+
+def _parts(line: str) -> Iterator[Prefix]:
+    """Yield the line without its prefix; where tags stand within it, each part."""
+    if line.startswith(_CLEAN) and "\x1b" not in line and "<std" not in line:
+        yield Prefix(text=line.rstrip("\r"))
+        return
+    found = strip_launcher(line)
+    while tag := _TAG.search(found.text) if "<std" in found.text else None:
+        later = strip_launcher(found.text[tag.start() :])
+        later.host = later.host or found.host
+        found.text = found.text[: tag.start()]
+        yield found
+        found = later
+    yield found
+
+
+class CellJoiner:
+    """Puts the cells of a row together that another line was printed into.
+
+    It joins only what is certain: nothing but cells before, nothing but cells after, and exactly as
+    many as the table has columns.
+    """
+
+    def __init__(self) -> None:
+        self._begun: list[str] = []
+
+    def take(self, cells: list[str], columns: int) -> list[str] | None:
+        """Return a whole row when these cells are one, or complete the one that was begun."""
+        if len(cells) == columns:
+            self._begun = []
+            return cells
+        joined = [*self._begun, *cells]
+        self._begun = joined if len(joined) < columns else []
+        return joined if len(joined) == columns else None
