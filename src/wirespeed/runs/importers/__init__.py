@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from wirespeed.errors import InputError
-from wirespeed.model.records import Run
+from wirespeed.model.records import Choice, Run
 from wirespeed.runs import jsontext
 from wirespeed.runs.importers.dcgm import runs_of_dcgm
 from wirespeed.runs.importers.ddp_script import run_of_script
@@ -64,7 +65,9 @@ def _imported(data: bytes, name: str, op: str, ranks: int) -> list[Run]:
     fabric = fabric_in(text)
     found: list[Run] = []
     for own in plain_texts(text):
-        found += _read(own, name, op, ranks, fabric)
+        body, cut = _whole_lines(own)
+        runs = _read(body, name, op, ranks, fabric)
+        found += [replace(run, choices=(*run.choices, _CUT)) if cut else run for run in runs]
     if not found:
         raise InputError(
             f"{name}: {_unknown(text)} in {_size(data)}",
@@ -73,6 +76,36 @@ def _imported(data: bytes, name: str, op: str, ranks: int) -> list[Run]:
             "rccl-tests, NCCL Inspector or SuperBench wrote",
         )
     return counted_once(found)
+
+
+_CUT = Choice("last line", "left out", "it has no end, so that a figure in it may be cut")
+
+
+def _whole_lines(text: str) -> tuple[str, bool]:
+    """Return the text without a last line that may be cut, and whether it has one.
+
+    Of JSON Lines it is one that is no JSON; of everything else one that begins with a digit and has
+    no end, since it may be a row.
+    """
+    body, _, last = text.rstrip("\n").rpartition("\n")
+    if not body:
+        return text, False
+    if _is_lines(text):
+        cut = not _is_json(last)
+    else:
+        cut = not text.endswith("\n") and bool(_ROW_BEGINS.match(last))
+    return (f"{body}\n", True) if cut else (text, False)
+
+
+_ROW_BEGINS = re.compile(r"\s*\d[\d.]*(?:[\s,]|$)")
+
+
+def _is_json(line: str) -> bool:
+    try:
+        jsontext.parse(line, source="import")
+    except InputError:
+        return False
+    return True
 
 
 def _read(text: str, name: str, op: str, ranks: int, fabric: Fabric | None) -> list[Run]:
@@ -85,7 +118,8 @@ def _read(text: str, name: str, op: str, ranks: int, fabric: Fabric | None) -> l
     others: list[Run] = []
     tables: list[Table] = read_rccl_tables(text)
     if not tables and text.lstrip().startswith("{"):
-        tables = [] if _is_lines(text) else read_json_tables(text, source=name)
+        unknown = _is_lines(text) and '"results"' not in text
+        tables = [] if unknown else read_json_tables(text, source=name)
     elif not tables:
         others = [found for reader in _TEXTS for found in reader(text, name, ranks)]
         tables = [*read_tables(text), *read_ibm_tables(text)]

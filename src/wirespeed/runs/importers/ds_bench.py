@@ -8,12 +8,13 @@ benchmarks/communication/utils.py of microsoft/DeepSpeedExamples.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.records import Measurement, Run
-from wirespeed.runs.importers.repeats import combine_cycles, find_changed_cycles
+from wirespeed.runs.importers.repeats import combine_cycles, find_changed_cycles, once
 from wirespeed.runs.importers.table import one_figure, operation_in
 from wirespeed.runs.importers.told import MICRO, MILLI, number, tool_run
 
@@ -43,15 +44,22 @@ def runs_of_ds_bench(text: str, name: str) -> Iterator[Run]:
     blocks = [one for one in _blocks(text) if one.rows] if "---- Performance of" in text else []
     if not blocks:
         return
-    measured = [m for block in blocks for m in _measurements(block)]
+    times = Counter(map(_key, blocks))
+    unique = list({_key(block): block for block in blocks}.values())
+    measured = [m for block in unique for m in _measurements(block)]
     measurements, cycles = combine_cycles(measured)
-    yield tool_run(
+    run = tool_run(
         "ds_bench",
         name=name,
         measurements=measurements,
         findings=list(find_changed_cycles(cycles)),
         ranks=max(one.ranks for one in blocks),
     )
+    yield once(run, max(times.values()))
+
+
+def _key(block: _Block) -> tuple[object, ...]:
+    return block.op, block.ranks, block.raw, *(row[0].strip() for row in block.rows)
 
 
 def _blocks(text: str) -> Iterator[_Block]:

@@ -31,7 +31,9 @@ def read_ibm_tables(text: str) -> list[Table]:
         if found := _NCCL.search(line[:1000]):
             versions = {"nccl": ".".join(found.groups())}
         elif _COLUMNS.search(line[:1000]):
-            table = Table(engine="torch", versions=dict(versions), complete=True)
+            table = Table(
+                engine="torch", launcher="torchrun", versions=dict(versions), complete=True
+            )
             tables.append(table)
         elif table is not None and (row := _read_row(line)):
             table.rows.append(row)

@@ -156,9 +156,15 @@ def _is_same(one: _Block, other: _Block) -> bool:
 def _with_sides(block: _Block) -> Iterator[tuple[Row, str]]:
     """Yield each row with its side: three, of which the first is the sum, report both ways."""
     rows, at = block.rows, 0
+    both = "bidirectional" in block.test
     while at < len(rows):
         three = rows[at : at + 3]
-        if len(three) == len(_SIDES) and not any(block.sides[at : at + 3]) and _is_report(three):
+        if (
+            both
+            and len(three) == len(_SIDES)
+            and not any(block.sides[at : at + 3])
+            and _is_report(three)
+        ):
             yield from zip(three, _SIDES, strict=True)
             at += len(_SIDES)
         else:

@@ -8,9 +8,11 @@ with which ROCm/cvs reads them.
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from wirespeed.model.records import ToldShape
 from wirespeed.runs.importers.table import Row, Side, Table, operation_in
 from wirespeed.runs.importers.told import GIGA, MICRO, number, objects
 
@@ -25,19 +27,45 @@ def read_rccl_tables(text: str) -> list[Table]:
     if not all(word in text[:_NEAR] for word in ("busBw", "algBw", "inPlace")):
         return []
     tables: dict[tuple[str, int], Table] = {}
+    seen = Counter[str]()
     for item in _items(text):
-        op, ranks = operation_in(str(item.get("name", ""))), int(number(item.get("ranks")) or 0)
+        seen[line := json.dumps(item, sort_keys=True)] += 1
+        if seen[line] > 1:
+            continue
+        op, per_rank = operation_in(str(item.get("name", ""))), _whole(item, "gpusPerRank") or 1
+        ranks = _whole(item, "ranks") * per_rank
         if not op or not item.keys() >= _NEEDED:
             continue
         table = tables.setdefault(
-            (op, ranks), Table(program=f"{op}_perf", told_ranks=ranks, complete=True)
+            (op, ranks),
+            Table(
+                program=f"{op}_perf",
+                launcher="rccl-tests",
+                told=_shape(item, per_rank),
+                told_ranks=ranks,
+                complete=True,
+            ),
         )
         row = _row(item)
         if row is None:
             table.damaged += 1
         else:
             table.rows.append(row)
+    for table in tables.values():
+        table.copies = max(seen.values())
     return [table for table in tables.values() if table.rows]
+
+
+def _whole(item: Mapping[str, Any], name: str) -> int:
+    return int(number(item.get(name)) or 0)
+
+
+def _shape(item: Mapping[str, Any], per_rank: int) -> ToldShape | None:
+    nodes, ranks = _whole(item, "nodes"), _whole(item, "ranksPerNode")
+    if not nodes or not ranks:
+        return None
+    why = "the columns nodes and ranksPerNode"
+    return ToldShape(gpus_per_node=ranks * per_rank, nodes=nodes, why=why)
 
 
 def _items(text: str) -> Iterator[Mapping[str, Any]]:

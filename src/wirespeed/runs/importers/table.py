@@ -75,6 +75,12 @@ class Table:
     program: str = ""
     engine: str = "nccl-tests"
     """What measured it, as a measurement has it."""
+    launcher: str = "nccl-tests"
+    """The tool, as a run's world names it."""
+    told: ToldShape | None = None
+    """Nodes and ranks per node, where the file names them."""
+    copies: int = 1
+    """How often the same rows are in the file; they count once."""
     told_ranks: int = 0
     """Ranks, where the file names their number instead of a list of devices."""
     devices: list[Device] = field(default_factory=list)

@@ -23,6 +23,7 @@ from wirespeed.runs.importers.repeats import (
     combine_cycles,
     find_changed_cycles,
     find_slow_processes,
+    once,
 )
 from wirespeed.runs.importers.table import (
     OPERATIONS,
@@ -78,12 +79,12 @@ def run_from_table(
         *_slow_processes(table),
         *find_beyond(beyond, most),
     ]
-    each = any(side.stats for _, side in table.sides())
-    return imported(
+    each = any(side.stats and side.stats.low < side.stats.high for _, side in table.sides())
+    run = imported(
         findings,
         {"source": name, "program": table.program, **table.settings, **table.config},
         seconds=table.seconds,
-        world=replace(_world(table.devices, count), told=told),
+        world=replace(_world(table, count), told=told),
         versions=table.versions,
         environment=table.environment,
         choices=tuple(
@@ -94,6 +95,7 @@ def run_from_table(
         measurements=measurements,
         figures=(*_enqueue_times(table, operation), *beyond),
     )
+    return once(run, table.copies)
 
 
 def _interval(each: bool, cycles: int) -> Choice:
@@ -134,7 +136,7 @@ def _told(
     table: Table, ranks: int, fabric: Fabric | None
 ) -> tuple[ToldShape | None, tuple[Choice, ...]]:
     """What a shortened list and NCCL's lines say of nodes and network, with the reasons."""
-    layout = layout_of(table, ranks)
+    layout = layout_of(table, ranks) or table.told
     choices = []
     if layout:
         nodes = f"{layout.nodes} of {layout.gpus_per_node} GPUs"
@@ -203,7 +205,8 @@ def _groups(devices: list[Device]) -> str:
     return "nodes" if per_node else f"{len(groups)} groups"
 
 
-def _world(devices: list[Device], ranks: int) -> World:
+def _world(table: Table, ranks: int) -> World:
+    devices = table.devices
     hosts: dict[str, list[Device]] = {}
     for device in devices:
         hosts.setdefault(device.host, []).append(device)
@@ -219,7 +222,7 @@ def _world(devices: list[Device], ranks: int) -> World:
         for host, here in hosts.items()
     )
     listed = max((device.rank + 1 for device in devices), default=0)
-    return World(size=max(ranks, listed), nodes=nodes, backend="nccl", launcher="nccl-tests")
+    return World(size=max(ranks, listed), nodes=nodes, backend="nccl", launcher=table.launcher)
 
 
 def _findings(
