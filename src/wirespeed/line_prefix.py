@@ -98,7 +98,12 @@ _AFTER_TIME = _compiled(
     # a collector that names the node without a colon
     r"(?P<host>[a-z][\w.]*-[\w.-]*\d)\s(?=\s*[#\d{}\[\]\"-])",
 )
-_QUOTED = _compiled(r">\s")
+_BY_PEOPLE = _compiled(
+    r">\s",
+    # `ts` of moreutils, and a clock alone
+    rf"(?P<name>{'|'.join(_MONTHS)}) (?P<day>[ \d]\d) {_CLOCK}(?:\.(?P<part>\d{{1,9}}))?\s",
+    r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?\s",
+)
 
 
 def strip(line: str) -> Prefix:
@@ -111,9 +116,9 @@ def strip_launcher(line: str) -> Prefix:
 
     For tables and JSON: what is left is what the program printed, without its indentation.
     """
-    found = _strip(line, (*_LAUNCHERS, *_QUOTED))
+    found = _strip(line, (*_LAUNCHERS, *_BY_PEOPLE))
     if found.clock == "date" and _take_one(found, _AFTER_TIME):
-        return _strip(found.text, (*_LAUNCHERS, *_QUOTED), found)
+        return _strip(found.text, (*_LAUNCHERS, *_BY_PEOPLE), found)
     return found
 
 

@@ -209,6 +209,26 @@ def test_rows_of_an_endless_test_are_one_figure_and_a_level_that_changes_is_told
     (found,) = run.findings
     assert found.id == "IMP-011"
     assert "row 5 to row 8 of 10" in found.title
+    block = text.replace(line, "\n".join(line.replace("196.24", f"{rate:.2f}") for rate in rates))
+    stamped = "".join(
+        f"2026-02-16T10:00:{number:02d}.000Z {text}\n"
+        for number, text in enumerate(block.splitlines())
+    )
+    (timed,) = one(stamped).findings
+    first = next(n for n, text in enumerate(block.splitlines()) if "98.10" in text)
+    assert f"2026-02-16 10:00:{first:02d} to 2026-02-16 10:00:{first + 3:02d}" in timed.title
+
+
+def test_endless_cycles_of_nccl_tests_with_time_stamps() -> None:
+    """-N 0 -T: the level changes in the fourth cycle and stays."""
+    stamp = "  2026-05-04 10:11:{:02d}\n"
+    times = [4e-3] * 3 + [8e-3] * 5
+    rows = (row(1 << 30, t).rstrip("\n") + stamp.format(n) for n, t in enumerate(times))
+    run = one(table(*rows))
+    (found,) = run.findings
+    assert found.id == "IMP-011"
+    assert "cycle 4 to 8 of 8, 2026-05-04 10:11:03 to 2026-05-04 10:11:07" in found.title
+    assert {m.samples for m in run.measurements} == {8}
 
 
 def test_both_ways_under_the_same_keys() -> None:

@@ -35,7 +35,7 @@ def server() -> Iterator[str]:
 
 
 def measured(port: str, *options: str) -> str:
-    """What the client prints; the server may not listen yet, which is `error` in JSON and exit code 0."""
+    """What the client prints; where the server does not listen yet, `error` and exit code 0."""
     words = ["iperf3", "-c", "127.0.0.1", "-p", port, "-t", "1", *options]
     for _ in range(50):
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)

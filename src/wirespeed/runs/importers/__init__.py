@@ -14,7 +14,7 @@ from wirespeed.runs.importers.ds_bench import runs_of_ds_bench
 from wirespeed.runs.importers.ibm import read_ibm_tables
 from wirespeed.runs.importers.inspector import runs_of_inspector
 from wirespeed.runs.importers.iperf3 import runs_of_iperf3
-from wirespeed.runs.importers.lines import plain_texts
+from wirespeed.runs.importers.lines import PlainText, plain_texts
 from wirespeed.runs.importers.nccl_tests import read_json_tables, read_tables
 from wirespeed.runs.importers.nvbandwidth import runs_of_nvbandwidth, runs_of_nvbandwidth_text
 from wirespeed.runs.importers.osu import runs_of_osu
@@ -39,11 +39,11 @@ _DOCUMENTS: _Readers = (
     (re.compile(r'"?test_info"?\s*:\s*\{\s*"?test"?\s*:'), runs_of_perftest),
 )
 """JSON of other tools, by what stands near its beginning; the first that fits."""
-_TEXTS: tuple[Callable[[str, str, int], Iterator[Run]], ...] = (
-    runs_of_osu,
-    lambda text, name, ranks: runs_of_perftest(text, name),
-    lambda text, name, ranks: runs_of_nvbandwidth_text(text, name),
-    lambda text, name, ranks: runs_of_ds_bench(text, name),
+_TEXTS: tuple[Callable[[PlainText, str, int], Iterator[Run]], ...] = (
+    lambda plain, name, ranks: runs_of_osu(plain.text, name, ranks),
+    lambda plain, name, ranks: runs_of_perftest(plain.text, name, plain.times),
+    lambda plain, name, ranks: runs_of_nvbandwidth_text(plain.text, name),
+    lambda plain, name, ranks: runs_of_ds_bench(plain.text, name),
 )
 _NEAR = 1 << 16
 
@@ -65,8 +65,8 @@ def _imported(data: bytes, name: str, op: str, ranks: int) -> list[Run]:
     fabric = fabric_in(text)
     found: list[Run] = []
     for own in plain_texts(text):
-        body, cut = _whole_lines(own)
-        runs = _read(body, name, op, ranks, fabric)
+        body, cut = _whole_lines(own.text)
+        runs = _read(PlainText(body, own.times), name, op, ranks, fabric)
         found += [replace(run, choices=(*run.choices, _CUT)) if cut else run for run in runs]
     if not found:
         raise InputError(
@@ -108,8 +108,9 @@ def _is_json(line: str) -> bool:
     return True
 
 
-def _read(text: str, name: str, op: str, ranks: int, fabric: Fabric | None) -> list[Run]:
+def _read(plain: PlainText, name: str, op: str, ranks: int, fabric: Fabric | None) -> list[Run]:
     """Return the runs in the text of one writer; none where no reader knows it."""
+    text = plain.text
     for form, reader in _DOCUMENTS:
         if form.search(text, 0, _NEAR) and (found := list(reader(text, name))):
             return found
@@ -121,8 +122,8 @@ def _read(text: str, name: str, op: str, ranks: int, fabric: Fabric | None) -> l
         unknown = _is_lines(text) and '"results"' not in text
         tables = [] if unknown else read_json_tables(text, source=name)
     elif not tables:
-        others = [found for reader in _TEXTS for found in reader(text, name, ranks)]
-        tables = [*read_tables(text), *read_ibm_tables(text)]
+        others = [found for reader in _TEXTS for found in reader(plain, name, ranks)]
+        tables = [*read_tables(text, plain.times), *read_ibm_tables(text)]
     tables = [table for table in tables if any(row.sides for row in table.rows)]
     ours = [run_from_table(one, name=name, op=op, ranks=ranks, fabric=fabric) for one in tables]
     return [*others, *ours]

@@ -5,8 +5,10 @@ that print at the same time mix their lines, and rarely the parts of one line.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from wirespeed.line_prefix import Prefix, strip_launcher
 
@@ -22,30 +24,52 @@ _TAG = re.compile(r"\[(?:[\w.@-]+@)?\d+,\s?\d+\]\s?<std(?:out|err)>:")
 _CLEAN = tuple('#{}"]')
 """A line that begins with one of these has no prefix."""
 
+_TIMES = {"date": "%Y-%m-%d %H:%M:%S", "yearless": "%b %d %H:%M:%S"}
+"""How times of a clock are shown."""
+
+
+class PlainText(NamedTuple):
+    """What one writer printed."""
+
+    text: str
+    times: tuple[str, ...]
+    """When each line was written; empty: not told."""
+
 
 @dataclass(slots=True)
 class _Lines:
     """The lines of one writer."""
 
     texts: list[str] = field(default_factory=list)
+    times: list[str] = field(default_factory=list)
+    """When each was written, as its prefix tells it; empty: not told."""
     goes_on: bool = False
     """Whether the container runtime cut the last one."""
     ends: bool = True
     """Whether the last one has its end."""
 
-    def take(self, text: str, *, cut: bool) -> None:
+    def take(self, prefix: Prefix) -> None:
         if self.goes_on and self.texts:
-            self.texts[-1] += text
+            self.texts[-1] += prefix.text
         else:
-            self.texts.append(text)
-        self.goes_on = cut
+            self.texts.append(prefix.text)
+            self.times.append(_shown_time(prefix))
+        self.goes_on = prefix.cut
 
-    @property
-    def text(self) -> str:
-        return "\n".join(self.texts) + ("\n" if self.ends else "")
+    def plain(self, head: Sequence[str] = ()) -> PlainText:
+        """head: lines that come before."""
+        end = "\n" if self.ends else ""
+        text = "\n".join((*head, *self.texts)) + end
+        return PlainText(text, (*("" for _ in head), *self.times))
 
 
-def plain_texts(text: str) -> list[str]:
+def _shown_time(prefix: Prefix) -> str:
+    if prefix.time is None or prefix.clock not in _TIMES:
+        return ""
+    return datetime.fromtimestamp(prefix.time, UTC).strftime(_TIMES[prefix.clock])
+
+
+def plain_texts(text: str) -> list[PlainText]:
     """Return the text of each writer; of a log without prefixes, or with one writer, all of it."""
     *lines, rest = text.split("\n")
     whole, writers = _Lines(), {_NOBODY: _Lines()}
@@ -56,11 +80,11 @@ def plain_texts(text: str) -> list[str]:
         whole.ends = last.ends = False
     named = [one for key, one in writers.items() if key != _NOBODY]
     if len(named) < 2:
-        return [whole.text]
+        return [whole.plain()]
     shared = writers[_NOBODY]
     commands = [one for one in shared.texts if _COMMAND.search(one, 0, _LONGEST_COMMAND)]
-    head = "".join(f"{line}\n" for line in commands[:_MOST_COMMANDS])
-    return [one.text for one in (shared,) if one.texts] + [head + one.text for one in named]
+    first = [shared.plain()] if shared.texts else []
+    return [*first, *(one.plain(commands[:_MOST_COMMANDS]) for one in named)]
 
 
 def _take(line: str, whole: _Lines, writers: dict[_Writer, _Lines]) -> _Lines:
@@ -71,8 +95,8 @@ def _take(line: str, whole: _Lines, writers: dict[_Writer, _Lines]) -> _Lines:
         if key not in writers and len(writers) > _MOST_WRITERS:
             key = _NOBODY
         own = writers.setdefault(key, _Lines())
-        own.take(prefix.text, cut=prefix.cut)
-        whole.take(prefix.text, cut=prefix.cut)
+        own.take(prefix)
+        whole.take(prefix)
     return own
 
 

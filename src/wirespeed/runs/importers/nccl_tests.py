@@ -9,7 +9,8 @@ rows; several tables in one file. Layouts: src/util.cu and src/common.cu of NVID
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from statistics import fmean
 from typing import Any
@@ -62,11 +63,12 @@ _TIMES = ("time", "cputime")
 _BASIC = ("time", "algbw", "busbw", "#wrong")
 
 
-def read_tables(text: str) -> list[Table]:
-    """The tables with at least one row, in order; an empty list where there is none."""
+def read_tables(text: str, times: Sequence[str] = ()) -> list[Table]:
+    """Return the tables with at least one row, in order. times: when each line was written."""
     reader = _Reader()
     *lines, rest = text.split("\n")
-    for line in lines:
+    for line_number, line in enumerate(lines):
+        reader.at = times[line_number] if line_number < len(times) else ""
         reader.take(line.rstrip())
     # A last line without its end may be cut in a figure: a row there is not trusted.
     reader.take(rest.rstrip(), cut=True)
@@ -79,6 +81,8 @@ class _Reader:
 
     def __init__(self) -> None:
         self.tables: list[Table] = [Table()]
+        self.at = ""
+        """When the line was written."""
         self._layout: tuple[str, ...] | None = None
         self._next_program = ""
         self._cut_row: tuple[re.Match[str], str] | None = None
@@ -118,7 +122,7 @@ class _Reader:
         row = _read_row(begun, self._layout, joined)
         if row is not None:
             self._cut_row = None
-            self._table.rows.append(row)
+            self._table.rows.append(replace(row, at=row.at or self.at))
         else:
             self.end()
 
@@ -187,11 +191,12 @@ class _Reader:
         elif row is None:
             self._table.damaged += not cut
         else:
-            self._table.rows.append(row)
+            self._table.rows.append(replace(row, at=row.at or self.at))
 
 
 def _read_row(found: re.Match[str], layout: tuple[str, ...] | None, cells: str) -> Row | None:
     """Return the row, or None when it is not whole. cells: what stands behind its dtype."""
+    stamp = _STAMP.search(cells)
     rest = _STAMP.sub("", cells)
     words = rest.split()
     redop = words.pop(0) if words and _REDOP.fullmatch(words[0]) and words[0] != "nan" else ""
@@ -207,7 +212,13 @@ def _read_row(found: re.Match[str], layout: tuple[str, ...] | None, cells: str) 
     if sides is None:
         return None
     return Row(
-        size=int(found[1]), count=int(found[2]), dtype=found[3], redop=redop, root=root, sides=sides
+        size=int(found[1]),
+        count=int(found[2]),
+        dtype=found[3],
+        redop=redop,
+        root=root,
+        sides=sides,
+        at=stamp[0].strip() if stamp else "",
     )
 
 

@@ -49,7 +49,7 @@ Row = Mapping[str, float]
 """By column: `#bytes`, `BW average[MB/sec]`, `t_typical[usec]`, …"""
 _SETTINGS = {
     "number of qps": "qps",
-    "number_of_qps": "qps",
+    "placeof_qps": "qps",
     "connection type": "connection",
     "connection_type": "connection",
     "transport type": "transport",
@@ -85,6 +85,8 @@ class _Block:
     rows: list[Row] = field(default_factory=list)
     sides: list[str] = field(default_factory=list)
     """Of each row, where the JSON names it: empty for the sum."""
+    times: list[str] = field(default_factory=list)
+    """When each row was printed; empty: not told."""
 
     @property
     def about(self) -> str:
@@ -92,20 +94,25 @@ class _Block:
         return ", ".join(one for one in told if one not in _USUAL)
 
 
-def runs_of_perftest(text: str, name: str) -> Iterator[Run]:
-    """Yield one run of all tests in the text or JSON; none where there is none."""
+def runs_of_perftest(text: str, name: str, times: Sequence[str] = ()) -> Iterator[Run]:
+    """Yield one run of all tests in the text or JSON; none where there is none.
+
+    times: when each line was written; empty: not told.
+    """
     if "#bytes" not in text and not _JSON_START.search(text, 0, _NEAR):
         return
     blocks: list[_Block] = []
     errors: list[str] = []
     rows = _json_rows if _JSON_START.search(text, 0, _NEAR) else _text_rows
-    for line, row, side in rows(text.split("\n")):
+    for place, (line, row, side) in enumerate(rows(text.split("\n"))):
         if found := _TITLE.search(line):
             blocks.append(_Block(_name(found)))
         if _ERRORS.fullmatch(line) and len(errors) < _MOST_ERRORS:
             errors.append(line.strip())
         if blocks:
             _take(blocks[-1], line, row, side)
+            if row:
+                blocks[-1].times.append(times[place] if place < len(times) else "")
             check_number(len(blocks[-1].rows), name)
     figures, findings = _of_blocks(blocks)
     if errors:
@@ -137,12 +144,12 @@ def _of_blocks(blocks: Sequence[_Block]) -> tuple[list[ToolFigure], list[Finding
     findings: list[Finding] = []
     for block in unique:
         own = [
-            figure
-            for row, side in _with_sides(block)
+            (figure, time)
+            for row, side, time in _with_sides(block)
             for figure in _figures(row, f"{block.test}{side}", block.device, block.about)
         ]
         findings += _level_changes(own)
-        figures += own
+        figures += [figure for figure, _ in own]
     return combine_figures(figures), findings
 
 
@@ -153,8 +160,8 @@ def _is_same(one: _Block, other: _Block) -> bool:
     )
 
 
-def _with_sides(block: _Block) -> Iterator[tuple[Row, str]]:
-    """Yield each row with its side: three, of which the first is the sum, report both ways."""
+def _with_sides(block: _Block) -> Iterator[tuple[Row, str, str]]:
+    """Yield (row, side, time): three rows, of which the first is the sum, report both ways."""
     rows, at = block.rows, 0
     both = "bidirectional" in block.test
     while at < len(rows):
@@ -165,10 +172,11 @@ def _with_sides(block: _Block) -> Iterator[tuple[Row, str]]:
             and not any(block.sides[at : at + 3])
             and _is_report(three)
         ):
-            yield from zip(three, _SIDES, strict=True)
+            yield from zip(three, _SIDES, block.times[at : at + 3], strict=True)
             at += len(_SIDES)
         else:
-            yield rows[at], f": {block.sides[at]}" if block.sides[at] else ""
+            side = f": {block.sides[at]}" if block.sides[at] else ""
+            yield rows[at], side, block.times[at]
             at += 1
 
 
@@ -182,23 +190,25 @@ def _is_report(three: Sequence[Row]) -> bool:
     return rates[1] > 0 and rates[2] > 0 and abs(rates[1] + rates[2] - rates[0]) <= _SUM * rates[0]
 
 
-def _level_changes(figures: Sequence[ToolFigure]) -> Iterator[Finding]:
+def _level_changes(figures: Sequence[tuple[ToolFigure, str]]) -> Iterator[Finding]:
     """Report a stretch of rows of one size that is clearly slower (`--run_infinitely`)."""
-    series: dict[tuple[str, int], list[float]] = {}
-    for one in figures:
+    series: dict[tuple[str, int], list[tuple[float, str]]] = {}
+    for one, time in figures:
         if one.unit == "B/s":
-            series.setdefault((one.test, one.size_bytes), []).append(one.value)
-    for (test, size), values in series.items():
+            series.setdefault((one.test, one.size_bytes), []).append((one.value, time))
+    for (test, size), rows in series.items():
+        values = [value for value, _ in rows]
         if stretch := level_change(values):
             first, last = stretch
             where = f"from row {first + 1} to row {last + 1} of {len(values)}"
+            begin, end = rows[first][1], rows[last][1]
+            where += f", {begin} to {end}" if begin and end else ""
             inside = median(values[first : last + 1])
             rest = median((*values[:first], *values[last + 1 :]))
             yield make_finding(
                 "level_changed",
                 what=f"{test}, {format_size(size)}: the rate changes within the run, {where}",
                 saw=f"{format_bandwidth(inside)} {where}, {format_bandwidth(rest)} in the rest",
-                evidence=(),
             )
 
 

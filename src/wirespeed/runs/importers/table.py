@@ -66,6 +66,8 @@ class Row:
     sides: dict[bool, Side]
     """By `in_place`."""
     iterations: int | None = None
+    at: str = ""
+    """When it was printed; empty: not told."""
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from statistics import median
 
 from wirespeed.collectives.collective import ALIASES
 from wirespeed.model.bench_records import ToolFigure
@@ -16,13 +17,14 @@ from wirespeed.model.records import (
     ToldShape,
     World,
 )
-from wirespeed.model.units import format_size
+from wirespeed.model.units import format_bandwidth, format_size
 from wirespeed.runs.findings import make_finding
 from wirespeed.runs.importers.limits import find_beyond, most_of_gpus, set_apart
 from wirespeed.runs.importers.repeats import (
     combine_cycles,
     find_changed_cycles,
     find_slow_processes,
+    level_change,
     once,
 )
 from wirespeed.runs.importers.table import (
@@ -75,7 +77,7 @@ def run_from_table(
     measurements, cycles = combine_cycles(possible)
     findings = [
         *_findings(table, measurements, count, name),
-        *find_changed_cycles(cycles),
+        *(list(_level_changes(table)) or find_changed_cycles(cycles)),
         *_slow_processes(table),
         *find_beyond(beyond, most),
     ]
@@ -120,6 +122,34 @@ def _enqueue_times(table: Table, operation: str) -> Iterator[ToolFigure]:
                     value=side.time,
                     settings=", ".join(word for word in (row.dtype, row.redop) if word),
                 )
+
+
+def _level_changes(table: Table) -> Iterator[Finding]:
+    """Report when the cycles of the largest size that shows it went to another level."""
+    series: dict[tuple[object, ...], list[tuple[Row, Side]]] = {}
+    for row in table.rows:
+        for in_place, side in row.sides.items():
+            if side.time > 0 and not side.cpu:
+                key = (row.size, in_place, row.dtype, row.redop, row.root)
+                series.setdefault(key, []).append((row, side))
+    for same in sorted(series.values(), key=lambda one: -one[0][0].size):
+        stretch = level_change([1 / side.time for _, side in same])
+        if stretch:
+            first, last = stretch
+            inside = median(side.busbw or side.algbw for _, side in same[first : last + 1])
+            rest = median(
+                side.busbw or side.algbw for _, side in (*same[:first], *same[last + 1 :])
+            )
+            where = f"from cycle {first + 1} to {last + 1} of {len(same)}"
+            begin, end = same[first][0].at, same[last][0].at
+            where += f", {begin} to {end}" if begin and end else ""
+            size = format_size(same[0][0].size)
+            yield make_finding(
+                "level_changed",
+                what=f"{size}: the rate changes within the run, {where}",
+                saw=f"{format_bandwidth(inside)} {where}, {format_bandwidth(rest)} in the rest",
+            )
+            return
 
 
 def _slow_processes(table: Table) -> Iterator[Finding]:
