@@ -100,6 +100,8 @@ _AFTER_TIME = _compiled(
 )
 _BY_PEOPLE = _compiled(
     r">\s",
+    # any host before a JSON document
+    r"(?P<host>[A-Za-z0-9][\w.-]{0,62}): (?=\{\")",
     # `ts` of moreutils, and a clock alone
     rf"(?P<name>{'|'.join(_MONTHS)}) (?P<day>[ \d]\d) {_CLOCK}(?:\.(?P<part>\d{{1,9}}))?\s",
     r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?\s",

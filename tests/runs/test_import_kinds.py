@@ -240,6 +240,20 @@ def test_both_ways_under_the_same_keys() -> None:
     assert {f.settings.startswith("both ways at once") for f in run.figures} == {True}
 
 
+def test_both_ways_of_which_a_json_reader_kept_the_second() -> None:
+    """What jq makes of the same file: the sums of the way back, the streams of both."""
+    data = json.loads(sample("iperf3-3.9-bidir.json"))
+    streams = [
+        {"receiver": {"bits_per_second": 16e9, "sender": True}},
+        {"receiver": {"bits_per_second": 4e9, "sender": False}},
+    ]
+    data["end"]["streams"] = streams
+    run = one(json.dumps(data))
+    assert {f.place: f.value for f in run.figures if f.unit == "B/s"} == pytest.approx(
+        {"node-x -> node-y": 2e9, "node-y -> node-x": 0.5e9}
+    )
+
+
 def stream(*rates: float) -> str:
     events: list[dict[str, Any]] = [json.loads(sample("iperf3-3.17-stream.jsonl").split("\n")[0])]
     for second, rate in enumerate(rates):

@@ -252,10 +252,10 @@ def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **
 
     FILE is what nccl-tests, ds_bench, the OSU micro-benchmarks, perftest (ib_write_bw and the like),
     nvbandwidth or IBM's communication benchmark printed; the JSON of nccl-tests -J, rccl-tests (or its
-    CSV), perftest --out_json, iperf3 -J or --json-stream, nvbandwidth -j or dcgmi diag -j; the JSON Lines
-    of NCCL Inspector or SuperBench (results-summary.jsonl, diagnosis); or the JSON {name, world_size,
-    timestamp, config, results} that scripts after cuda-lab's distributed_benchmarks.py write. `-` is
-    standard input. The content says which it is. It may be part of a larger log, with the prefixes of
+    CSV), perftest --out_json, iperf3 -J or --json-stream, nvbandwidth -j or dcgmi diag -j; the JSON
+    Lines of NCCL Inspector or SuperBench (results-summary.jsonl, diagnosis); or the JSON {name,
+    world_size, timestamp, config, results} that scripts after cuda-lab's distributed_benchmarks.py
+    write. `-` is standard input. The content says which it is. It may be part of a larger log, with the prefixes of
     mpirun, srun, kubectl, pdsh or a log collector. Each table of nccl-tests and each JSON document
     becomes a run. Nothing is stored unless every FILE can be read.
 

@@ -7,9 +7,8 @@ that of the kernel on one rank, so it holds the wait for ranks that come later. 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from statistics import median
-from typing import Any
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.node_facts import Facts
@@ -35,7 +34,7 @@ _Key = tuple[str, int, int]
 
 def runs_of_inspector(text: str, name: str) -> Iterator[Run]:
     """Yield one run of all lines."""
-    calls: dict[_Key, list[Mapping[str, Any]]] = {}
+    calls: dict[_Key, list[tuple[float, float | None]]] = {}
     hosts: dict[str, set[int]] = {}
     times = Counter[int]()
     first = None
@@ -45,7 +44,9 @@ def runs_of_inspector(text: str, name: str) -> Iterator[Run]:
         size, time = number(call.get("coll_msg_size_bytes")), number(call.get("coll_exec_time_us"))
         if op not in CATALOGUE or not ranks or not size or not time:
             continue
-        calls.setdefault((op, ranks, int(size)), []).append(call)
+        calls.setdefault((op, ranks, int(size)), []).append(
+            (time * MICRO, number(call.get("coll_busbw_gbs")))
+        )
         host, rank = words(about.get("hostname")), number(header.get("rank"))
         if host and rank is not None:
             hosts.setdefault(host, set()).add(int(rank))
@@ -65,12 +66,13 @@ def runs_of_inspector(text: str, name: str) -> Iterator[Run]:
     yield once(run, max(times.values(), default=0))
 
 
-def _measurement(key: _Key, calls: list[Mapping[str, Any]]) -> Measurement:
+def _measurement(key: _Key, calls: list[tuple[float, float | None]]) -> Measurement:
+    """calls: (seconds, busbw in GB/s as printed) of each."""
     op, ranks, size = key
     known = CATALOGUE[op]
-    times = [(number(one["coll_exec_time_us"]) or 0.0) * MICRO for one in calls]
+    times = [time for time, _ in calls]
     stats = time_stats(times)
-    printed = [value for one in calls if (value := number(one.get("coll_busbw_gbs"))) is not None]
+    printed = [busbw for _, busbw in calls if busbw is not None]
     computed = size / stats.median * known.bus_factor(ranks)
     return Measurement(
         op=op,

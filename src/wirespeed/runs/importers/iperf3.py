@@ -99,6 +99,19 @@ def _figures(
     forth = served == bool(setting.get("reverse"))
     both = any(_sums(data, suffix) for suffix in _OTHER_WAY)
     settings = _settings(data, setting, both=both)
+    if not (both or served or setting.get("reverse")) and _kept_second(data):
+        settings = _settings(data, setting, both=True)
+        yield from _one_way(data, test, f"{there} -> {here}", "", "sum_received", settings)
+        if (rate := _of_streams(data)) > 0:
+            yield ToolFigure(
+                tool="iperf3",
+                test=test,
+                place=f"{here} -> {there}",
+                unit="B/s",
+                value=rate,
+                settings=settings,
+            )
+        return
     for turned in (False, True):
         first, second = (here, there) if forth != turned else (there, here)
         suffix = next((one for one in _OTHER_WAY if _sums(data, one)), "") if turned else ""
@@ -112,6 +125,18 @@ def _figures(
 _OTHER_WAY = ("_bidir_reverse", SECOND)
 """What the names of the sums end in for the way that `--bidir` adds; 3.7 to 3.10 write the same
 name twice."""
+
+
+def _kept_second(data: Mapping[str, Any]) -> bool:
+    """Return whether a JSON reader kept the second of two equal keys, which is of the way back."""
+    return part(data, "end", "sum_received").get("sender") is False and _of_streams(data) > 0
+
+
+def _of_streams(data: Mapping[str, Any]) -> float:
+    """Return what came through of all streams that this side sent, in bytes a second."""
+    received = [part(one, "receiver") for one in objects(part(data, "end").get("streams"))]
+    rates = [number(one.get("bits_per_second")) for one in received if one.get("sender") is True]
+    return sum(rate or 0.0 for rate in rates) / 8
 
 
 def _sums(data: Mapping[str, Any], suffix: str) -> bool:

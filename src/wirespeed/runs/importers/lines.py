@@ -5,6 +5,7 @@ that print at the same time mix their lines, and rarely the parts of one line.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -72,11 +73,12 @@ def _shown_time(prefix: Prefix) -> str:
 def plain_texts(text: str) -> list[PlainText]:
     """Return the text of each writer; of a log without prefixes, or with one writer, all of it."""
     *lines, rest = text.split("\n")
+    hosts = _hosts_before(lines)
     whole, writers = _Lines(), {_NOBODY: _Lines()}
     for line in lines:
-        _take(line, whole, writers)
+        _take(line, hosts, whole, writers)
     if rest:
-        last = _take(rest, whole, writers)
+        last = _take(rest, hosts, whole, writers)
         whole.ends = last.ends = False
     named = [one for key, one in writers.items() if key != _NOBODY]
     if len(named) < 2:
@@ -87,10 +89,29 @@ def plain_texts(text: str) -> list[PlainText]:
     return [*first, *(one.plain(commands[:_MOST_COMMANDS]) for one in named)]
 
 
-def _take(line: str, whole: _Lines, writers: dict[_Writer, _Lines]) -> _Lines:
+_HOST = re.compile(r"([A-Za-z0-9][\w.-]{0,62}): ")
+_MOST_HOSTS, _LEAST_LINES, _NEARLY_ALL = 64, 3, 0.9
+
+
+def _hosts_before(lines: Sequence[str]) -> frozenset[str]:
+    """Return the names that stand before nearly all lines, as pdsh and clush write them.
+
+    A name without a digit is no sure host on one line alone.
+    """
+    times = Counter(found[1] for line in lines if (found := _HOST.match(line)))
+    hosts = frozenset(name for name, count in times.items() if count >= _LEAST_LINES)
+    behind = sum(times[name] for name in hosts)
+    filled = sum(bool(line.strip()) and line.rstrip("\r")[-1:] != ":" for line in lines)
+    known = 0 < len(hosts) <= _MOST_HOSTS and behind >= _NEARLY_ALL * filled
+    return hosts if known else frozenset()
+
+
+def _take(
+    line: str, hosts: frozenset[str], whole: _Lines, writers: dict[_Writer, _Lines]
+) -> _Lines:
     """Add a line to its writer's; return the writer's lines."""
     own = whole
-    for prefix in _parts(line):
+    for prefix in _parts(line, hosts):
         key = (prefix.host, prefix.rank, prefix.gpu)
         if key not in writers and len(writers) > _MOST_WRITERS:
             key = _NOBODY
@@ -100,8 +121,13 @@ def _take(line: str, whole: _Lines, writers: dict[_Writer, _Lines]) -> _Lines:
     return own
 
 
-def _parts(line: str) -> Iterator[Prefix]:
+def _parts(line: str, hosts: frozenset[str]) -> Iterator[Prefix]:
     """Yield the line without its prefix; where tags stand within it, each part."""
+    if hosts and (before := _HOST.match(line)) and before[1] in hosts:
+        for part in _parts(line[before.end() :], frozenset()):
+            part.host = part.host or before[1]
+            yield part
+        return
     if line.startswith(_CLEAN) and "\x1b" not in line and "<std" not in line:
         yield Prefix(text=line.rstrip("\r"))
         return

@@ -227,12 +227,11 @@ def _text_rows(lines: Iterable[str]) -> Iterator[tuple[str, Row, str]]:
         row: Row = {}
         if "#bytes" in line:
             columns, joiner = _COLUMN.findall(line[:1000]), CellJoiner()
-        elif (
-            columns
-            and _CELLS.fullmatch(line)
-            and (cells := joiner.take(line.split(), len(columns)))
-        ):
-            row = _row(columns, cells)
+        elif columns and _CELLS.fullmatch(line):
+            own = line.split()
+            # More cells than columns: the last columns of the header are not known.
+            whole = own if len(own) > len(columns) > 2 else joiner.take(own, len(columns))
+            row = _row(columns, whole) if whole else {}
         yield line, row, ""
 
 
