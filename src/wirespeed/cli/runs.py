@@ -255,9 +255,9 @@ def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **
     CSV), perftest --out_json, iperf3 -J or --json-stream, nvbandwidth -j or dcgmi diag -j; the JSON
     Lines of NCCL Inspector or SuperBench (results-summary.jsonl, diagnosis); or the JSON {name,
     world_size, timestamp, config, results} that scripts after cuda-lab's distributed_benchmarks.py
-    write. `-` is standard input. The content says which it is. It may be part of a larger log, with the prefixes of
-    mpirun, srun, kubectl, pdsh or a log collector. Each table of nccl-tests and each JSON document
-    becomes a run. Nothing is stored unless every FILE can be read.
+    write. `-` is standard input. The content says which it is. It may be part of a larger log, with the
+    prefixes of mpirun, srun, kubectl, pdsh or a log collector. Each table of nccl-tests and each JSON
+    document becomes a run. Nothing is stored unless every FILE can be read.
 
     Which nodes it was is read out of the file as far as it tells; --gpu and the like complete that
     and are kept. The last line of each run says whether its best figure is normal for such nodes.
