@@ -15,6 +15,7 @@ from wirespeed.model.codec import to_json, validated
 from wirespeed.model.records import Run
 from wirespeed.runs.importers import import_bytes
 from wirespeed.runs.importers.repeats import level_change
+from wirespeed.runs.store import find, load, save
 from wirespeed.views import Style, render
 
 PRINTS = Path(__file__).parent / "samples" / "prints"
@@ -328,6 +329,17 @@ def test_runs_stored_before_keep_comparing(name: str) -> None:
     assert (versus.unpaired.before, versus.unpaired.after) == (0, 0)
     series = trend(points_of([before, run])).series
     assert len(series) == len(figures_of(run))
+
+
+def test_the_last_of_their_kind_are_found_across_versions() -> None:
+    run = one(sample("perftest-4.5.txt"))
+    before, name = stored_before(run), "last~1"
+    save(before)
+    save(run)
+    assert load(find(name)).id == before.id
+    save(one(sample("perftest-4.5.txt").replace("qps   : 4", "qps   : 8")))
+    # Eight queue pairs are another kind than four; of the run before nobody knows.
+    assert load(find(name)).id == before.id
 
 
 def osu(*calls: str) -> str:

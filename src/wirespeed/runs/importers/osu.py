@@ -140,10 +140,8 @@ def _unique(blocks: Sequence[_Block]) -> tuple[list[_Block], int]:
 
 
 def _is_copy(one: _Block, other: _Block) -> bool:
-    return (one.settings, one.title, one.ranks, one.rows) == (
-        *(other.settings, other.title),
-        *(other.ranks, other.rows),
-    )
+    names = ("settings", "title", "ranks", "rows")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def _blocks(text: str) -> Iterator[_Block]:

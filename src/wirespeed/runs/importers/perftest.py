@@ -154,10 +154,8 @@ def _of_blocks(blocks: Sequence[_Block]) -> tuple[list[ToolFigure], list[Finding
 
 
 def _is_same(one: _Block, other: _Block) -> bool:
-    return (one.test, one.device, one.rows, one.sides) == (
-        *(other.test, other.device, other.rows),
-        other.sides,
-    )
+    names = ("test", "device", "settings", "rows", "sides")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def _with_sides(block: _Block) -> Iterator[tuple[Row, str, str]]:

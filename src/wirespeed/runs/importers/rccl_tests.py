@@ -29,7 +29,8 @@ def read_rccl_tables(text: str) -> list[Table]:
     tables: dict[tuple[str, int], Table] = {}
     seen = Counter[str]()
     for item in _items(text):
-        seen[line := json.dumps(item, sort_keys=True)] += 1
+        line = json.dumps(item, sort_keys=True)
+        seen[line] += 1
         if seen[line] > 1:
             continue
         op, per_rank = operation_in(str(item.get("name", ""))), _whole(item, "gpusPerRank") or 1

@@ -150,10 +150,8 @@ def counted_once(runs: Sequence[Run]) -> list[Run]:
 
 
 def _is_copy(one: Run, other: Run) -> bool:
-    return (one.measurements, one.figures, one.training, one.findings, one.config) == (
-        *(other.measurements, other.figures, other.training, other.findings),
-        other.config,
-    )
+    names = ("measurements", "figures", "training", "findings", "config")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def once(run: Run, times: int) -> Run:
