@@ -416,6 +416,23 @@ def test_a_slow_row_or_column_names_the_gpu(
     assert [finding.title.split(" falls")[0] for finding in found] == names
 
 
+def test_the_matrices_of_the_cuda_samples() -> None:
+    text = sample("p2p_test-cuda12.txt")
+    run = one(text)
+    assert len(run.figures) == 2 * 16, "the CPU's latencies are times to enqueue"
+    figures = {(f.test, f.place): f.value for f in run.figures}
+    write = "Unidirectional P2P=Enabled Bandwidth (P2P Writes)"
+    assert figures[write, "GPU 1 -> GPU 2"] == pytest.approx(271.77e9)
+    assert figures[f"{write}: within the GPU", "GPU 2"] == pytest.approx(1580.21e9)
+    assert figures["P2P=Enabled Latency (P2P Writes)", "GPU 0 -> GPU 3"] == pytest.approx(2.5e-6)
+    assert not run.findings
+    lines = text.split("\n")
+    slow = next(n for n, line in enumerate(lines) if line.startswith("     1 273.34"))
+    lines[slow] = "     1  21.34 1561.72  21.77  21.05 "
+    (found,) = one("\n".join(lines)).findings
+    assert (found.id, found.title) == ("IMP-010", "GPU 1 falls behind the others")
+
+
 def test_a_slow_slot_names_the_gpu() -> None:
     figures = {f"GPU {n}": 55.6e9 for n in range(8)} | {"GPU 5": 27.0e9}
     text = sample("nvbandwidth-0.7.txt")

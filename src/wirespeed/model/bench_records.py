@@ -255,17 +255,8 @@ class Replay:
 
 
 TOOLS = (
-    *(
-        "dcgm",
-        "ds_bench",
-        "iperf3",
-        "nccl-inspector",
-        "nccl-tests",
-        "nvbandwidth",
-        "osu",
-        "perftest",
-    ),
-    "superbench",
+    *("dcgm", "ds_bench", "iperf3", "nccl-inspector", "nccl-tests", "nvbandwidth", "osu"),
+    *("p2pBandwidthLatencyTest", "perftest", "superbench"),
 )
 """Other tools whose figures a run may hold."""
 FigureUnit = Literal["B/s", "FLOP/s", "1/s", "s", ""]
@@ -278,7 +269,7 @@ class ToolFigure:
 
     tool: str
     """One of `dcgm`, `ds_bench`, `iperf3`, `nccl-inspector`, `nccl-tests`, `nvbandwidth`, `osu`,
-    `perftest` and `superbench`."""
+    `p2pBandwidthLatencyTest`, `perftest` and `superbench`."""
     test: str
     """As the tool calls it: `host_to_device_memcpy_ce`, `ib_write_bw`, `kernel-launch/event_time`."""
     place: str = ""

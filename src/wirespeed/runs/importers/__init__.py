@@ -18,6 +18,7 @@ from wirespeed.runs.importers.lines import PlainText, plain_texts
 from wirespeed.runs.importers.nccl_tests import read_json_tables, read_tables
 from wirespeed.runs.importers.nvbandwidth import runs_of_nvbandwidth, runs_of_nvbandwidth_text
 from wirespeed.runs.importers.osu import runs_of_osu
+from wirespeed.runs.importers.p2p_test import runs_of_p2p_test
 from wirespeed.runs.importers.perftest import runs_of_perftest
 from wirespeed.runs.importers.rccl_tests import read_rccl_tables
 from wirespeed.runs.importers.repeats import counted_once
@@ -43,6 +44,7 @@ _TEXTS: tuple[Callable[[PlainText, str, int], Iterator[Run]], ...] = (
     lambda plain, name, ranks: runs_of_osu(plain.text, name, ranks),
     lambda plain, name, ranks: runs_of_perftest(plain.text, name, plain.times),
     lambda plain, name, ranks: runs_of_nvbandwidth_text(plain.text, name),
+    lambda plain, name, ranks: runs_of_p2p_test(plain.text, name),
     lambda plain, name, ranks: runs_of_ds_bench(plain.text, name),
 )
 _NEAR = 1 << 16
