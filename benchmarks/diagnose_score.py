@@ -20,7 +20,8 @@ are right by own words is printed beside. The answers are
 - `alarm`: a finding fails or warns in a healthy case.
 
 Right is: `silent` of a healthy case, `named` of a strict case, `named` or `suggested` of a case that is
-not strict, and no cause named where the log holds none (`no`).
+not strict, no cause named where the log holds none (`no`), and the line shown first that the label's
+`root_line` (a regular expression) describes, where no rule can be expected to know it.
 
 The score is taken a second time after numbers, host names and paths in each log were replaced by others:
 a rule that knows only one log by heart falls there. Exit code 1 where a strict case or a healthy one is
@@ -45,6 +46,8 @@ from wirespeed.model.records import Finding
 
 COPIED = 20
 """Characters in a row that stand in the log too: shorter runs are words that both use."""
+_ROOT_LINES = 12
+"""Lines of evidence that may hold the root line: the exception's message with what belongs to it."""
 ANSWERS = ("named", "suggested", "another cause", "symptom", "nothing", "silent", "alarm")
 
 
@@ -70,6 +73,12 @@ class Scored:
         return str(self.label.get("cause_in_log") or ("yes" if self.strict else "partly"))
 
     @property
+    def root_shown(self) -> bool:
+        """Whether the first answer shows the line that its label calls the root."""
+        shown = (self.found.title, *self.found.evidence[:_ROOT_LINES]) if self.found else ()
+        return any(re.search(self.label["root_line"], text, re.IGNORECASE) for text in shown)
+
+    @property
     def strict(self) -> bool:
         """Whether the log alone proves the cause."""
         return bool(self.label.get("strict"))
@@ -84,6 +93,8 @@ class Scored:
         """Whether the answer is what the label asks for."""
         if self.kind == "healthy":
             return self.answer == "silent"
+        if self.label.get("root_line"):
+            return self.answer not in ("another cause", "nothing") and self.root_shown
         if self.kind == "no":
             return self.answer in ("suggested", "symptom")
         if self.strict or self.kind == "yes":
@@ -146,7 +157,7 @@ _HOME = re.compile(
 )
 _MODULES = re.compile(r"/(?:site-packages|dist-packages|lib/python[\d.]+)/")
 _LONG_NUMBER = re.compile(r"(?<![\w.])\d{4,9}(?![\w.]*[:.-]\d)(?![\w])")
-_HOST = re.compile(r"\b(?:node|worker|gpu|host|rank-host|ip)-?\d{1,4}\b(?!\.)")
+_HOST = re.compile(r"\b(?<!GPU )(?:node|worker|gpu|host|rank-host|ip)-?\d{1,4}\b(?!\.)")
 
 
 def disguised(log: str) -> str:

@@ -70,7 +70,9 @@ _LAUNCHERS = _compiled(
     r"(?P<rank>\d{1,6}):" + _INDENT,
     r"\[(?P<rank>\d{1,6})\]" + _INDENT,
     # pdsh, DeepSpeed, docker compose, stern: `worker-1: `, `worker-1  | `
-    r"(?P<host>(?!srun|mpirun|ssh|slurmstepd|error|warning|bash|python|percentile_)[a-z][\w.-]*\d[\w.-]*)"
+    # no program, and no exception such as `sqlite3.OperationalError: `
+    r"(?P<host>(?!srun|mpirun|ssh|slurmstepd|enroot|fusermount|error|warning|bash|python|percentile_"
+    r"|[\w.]*(?:Error|Exception|Warning|Timeout)\b)[a-z][\w.-]*\d[\w.-]*)"
     r"(?::|\s+\|)" + _INDENT,
     # the lab, and launchers that mark a node: `[node-1] `
     r"\[(?P<host>[a-z][\w.-]*-\d+)\]" + _INDENT,

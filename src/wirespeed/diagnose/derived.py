@@ -6,12 +6,19 @@ A rule names its function with `derive`; the function gets that rule and all tha
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import gt, itemgetter, lt
 
+from wirespeed.diagnose.allocations import Reason, read_allocation
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Hit, Line
+from wirespeed.diagnose.watchdog_lines import (
+    RECORDER_FIELDS,
+    calls_of,
+    mismatches,
+    recorder_words,
+)
 
 # What the rules saw in all logs of a job, gathered in bounded memory.
 
@@ -84,6 +91,8 @@ _KEPT = 256
 """Hits kept of a rule: the first of each rank (or host, or log), up to so many."""
 _COMPARED = 4096
 """As many where ranks are compared, so that the odd one among thousands is not missed."""
+_RANKS_COMPARED = frozenset({"WD-001", "WD-003", "WD-012"})
+"""Rules beside the alike ones whose hits are compared across ranks."""
 
 
 @dataclass(slots=True)
@@ -111,7 +120,8 @@ class Seen:
         if self.first is None or earlier(hit.line, self.first.line):
             self.first = hit
         writer = _writer(hit)
-        most = _COMPARED if self.rule.alike else _KEPT
+        compared = self.rule.alike or self.rule.id in _RANKS_COMPARED
+        most = _COMPARED if compared else _KEPT
         if writer not in self._writers and len(self._writers) < most:
             self._writers.add(writer)
             self.hits.append(hit)
@@ -170,6 +180,8 @@ class Evidence:
         """Exceptions that nothing caught and no rule knows: where each stands, and its message."""
         self.trains = False
         """Whether the logs end with steps of a training."""
+        self.raised = False
+        """Whether the logs end with the stack of an exception."""
         self.ranks: set[int] = set()
         self.hosts: set[str] = set()
         """Who wrote anything at all, as far as that is known."""
@@ -204,6 +216,7 @@ class Evidence:
         for id, found in list(self.seen.items()):
             if not self._hold(found.rule) or found.count < found.rule.least:
                 del self.seen[id]
+        self._name_recorder()
 
     def _end_well(self) -> None:
         """Leave out what a later line tells to be over; of several pods, those that still wait stay."""
@@ -221,6 +234,22 @@ class Evidence:
         return all(id in self.seen for id in rule.needs) and not any(
             id in self.seen for id in rule.absent
         )
+
+    def _name_recorder(self) -> None:
+        """Fill `{recorder}` and `{dumps}`: what to do with the flight recorder of this torch."""
+        dumped = self.seen.get("WD-021")
+        file = dumped.start.groups.get("file", "") if dumped else ""
+        words = recorder_words(self.seen, file)
+
+        def named(hit: Hit) -> Hit:
+            return replace(hit, groups=hit.groups | words)
+
+        for found in self.seen.values():
+            texts = (found.rule.next, *found.rule.checks)
+            if any(field in text for field in RECORDER_FIELDS for text in texts):
+                found.hits = [named(hit) for hit in found.hits]
+                found.first = named(found.first) if found.first else None
+                found.own = named(found.own) if found.own else None
 
     def _add_combined(self, rule: Rule) -> None:
         """It stands where the first of what it needs does, with the groups of all of them."""
@@ -286,6 +315,54 @@ def _behind(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
     for rank, (enqueued, hit) in sorted(late.items()):
         told = {"rank": str(rank), "enqueued": str(enqueued), "waiting": str(times)}
         yield Hit(rule, hit.line, wait.groups | told)
+
+
+def _compare_collectives(rule: Rule, evidence: Evidence, *, grouped: bool) -> Iterator[Hit]:
+    """Yield the lines of ranks that are in different collectives at one number of one group.
+
+    grouped: whether lines of the same rank name the group. Without them the numbers may be of several
+    groups, so a difference only suggests a mismatch.
+    """
+    calls = calls_of(evidence.hits("WD-001"), evidence.hits("WD-012"))
+    for mismatch in mismatches(calls, grouped=grouped)[:1]:
+        for call in mismatch.calls:
+            yield Hit(rule, call.hit.line, {"rank": str(call.rank), **mismatch.words})
+
+
+def _allocations(rule: Rule, evidence: Evidence, reason: Reason) -> Iterator[Hit]:
+    """Yield the refused allocations whose own numbers say this reason."""
+    for hit in evidence.hits("PY-001"):
+        allocation = read_allocation(hit.line.text)
+        if allocation.reason == reason:
+            yield Hit(rule, hit.line, {**hit.groups, **allocation.words()})
+
+
+def _warned_of_architecture(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
+    """Yield the warnings that torch has no code for a GPU, where nothing comes after them.
+
+    Code of the same major version may run, so a job that trains, or that fails otherwise, shows that the
+    warning is not the cause.
+    """
+    silent = not evidence.trains and not evidence.raised
+    alone = not any(found.rule.derive == "" for found in evidence.of("cause", "symptom"))
+    yield from _told_by(rule, evidence.hits("ARCH-001") if silent and alone else ())
+
+
+_FRAMES = 60
+"""Lines of a Python stack, at most, between the call that pins memory and the error."""
+
+
+def _pinned(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
+    """Yield errors without a size that stand below a stack in which host memory is pinned."""
+    calls = evidence.hits("ALLOC-020")
+    for hit in evidence.hits("PY-001"):
+        if "size" in hit.groups:
+            continue
+        for call in calls:
+            lines = hit.line.number - call.line.number
+            if call.line.source == hit.line.source and 0 <= lines <= _FRAMES:
+                yield Hit(rule, hit.line, {**hit.groups, **call.groups})
+                break
 
 
 def _rank(hit: Hit) -> int | None:
@@ -392,6 +469,56 @@ def _joined(
     )
 
 
+_CALL_LINES = 3
+"""Lines between the frame that made a call and the error of that call."""
+_STACK_LINES = 60
+"""Lines between a frame and the end of its stack."""
+
+
+def _after_frame(
+    rule: Rule, evidence: Evidence, frame: str, error: str, within: int
+) -> Iterator[Hit]:
+    """Yield the errors that stand a few lines below a frame of the stack, in the same log.
+
+    An error that names no operation is read with the call that raised it.
+    """
+    frames = evidence.hits(frame)
+    for hit in evidence.hits(error):
+        if any(_follows(hit.line, call.line, within) for call in frames):
+            yield Hit(rule, hit.line, hit.groups)
+
+
+def _follows(line: Line, before: Line, within: int) -> bool:
+    return line.source == before.source and 0 < line.number - before.number <= within
+
+
+def _refused(rule: Rule, evidence: Evidence, in_launcher: bool) -> Iterator[Hit]:
+    """Yield the paths that a shell tool was refused, in a launcher's output or in other logs.
+
+    A job that trains on did without what it was refused.
+    """
+    launched = any(
+        seen.rule.header or seen.rule.category == "container-gpu" for seen in evidence.seen.values()
+    )
+    if launched == in_launcher and (launched or not evidence.trains):
+        yield from _told_by(rule, evidence.hits("ERRNO-023"))
+
+
+_RETRIES = 5
+"""Requests for one file before the hub's library gives it up."""
+_NO_WAY = re.compile(r"name resolution|not known|unreachable|no route|no address", re.IGNORECASE)
+"""Reasons that do not pass by themselves, so one request shows them."""
+
+
+def _unreached(rule: Rule, evidence: Evidence, retries: str, least: int) -> Iterator[Hit]:
+    """Yield the failed requests of a job that never went on after them."""
+    found = evidence.seen[retries]
+    lasting = any(_NO_WAY.search(hit.groups.get("reason", "")) for hit in found.hits)
+    went_on = evidence.trains or any(id.startswith("GOOD-") for id in evidence.seen)
+    if not went_on and (lasting or found.count >= least):
+        yield from _told_by(rule, found.hits)
+
+
 _SILENT = ("RAS-006", "RAS-007", "RAS-008", "WD-001")
 """Ranks that do not answer, or a collective that timed out: this job makes no progress."""
 
@@ -464,16 +591,38 @@ def _unknown_exceptions(rule: Rule, evidence: Evidence, runtime: bool) -> Iterat
 
 DERIVED: dict[str, Derive] = {
     "addresses-between-hosts": _between_hosts,
+    "allocation-beside-others": partial(_allocations, reason="others"),
+    "allocation-in-fragments": partial(_allocations, reason="fragments"),
+    "allocation-larger-than-gpu": partial(_allocations, reason="larger"),
+    "allocation-of-pinned-memory": _pinned,
+    "allocation-on-full-gpu": partial(_allocations, reason="full"),
+    "allocation-over-own-cap": partial(_allocations, reason="cap"),
+    "allocation-with-free-memory": partial(_allocations, reason="free"),
+    "architecture-warning-alone": _warned_of_architecture,
+    "collectives-differ": partial(_compare_collectives, grouped=True),
+    "collectives-differ-perhaps": partial(_compare_collectives, grouped=False),
     "copies": _copies,
     "fell-off-the-bus": _lost,
+    "full-at-semaphore": partial(
+        _after_frame, frame="ERRNO-005", error="PY-027", within=_CALL_LINES
+    ),
+    "half-written-cache": partial(
+        _after_frame, frame="CACHE-002", error="CACHE-003", within=_STACK_LINES
+    ),
+    "hub-unreached": partial(_unreached, retries="OFFLINE-001", least=_RETRIES),
     "joined-by-too-few": partial(_joined, by="STORE-040", apart=lt),
     "joined-by-too-many": partial(_joined, by="STORE-040", apart=gt),
-    "joined-by-too-many-clients": partial(_joined, by="STORE-030", apart=gt),
     "loopback-over-hosts": _over_hosts,
     "rank-behind": _behind,
+    "no-lock-operation": partial(
+        _after_frame, frame="LOCK-003", error="LOCK-004", within=_CALL_LINES
+    ),
     "ras-counts-differ": partial(_counts, stuck=False),
     "ras-counts-stuck": partial(_counts, stuck=True),
+    "refused-elsewhere": partial(_refused, in_launcher=False),
+    "refused-in-launcher": partial(_refused, in_launcher=True),
     "retries-without-success": _without_success,
+    "tracker-unreached": partial(_unreached, retries="OFFLINE-007", least=1),
     "unknown-exceptions": partial(_unknown_exceptions, runtime=False),
     "unknown-runtime-errors": partial(_unknown_exceptions, runtime=True),
     "without-rank-0": _without_rank_0,

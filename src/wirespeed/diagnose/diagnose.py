@@ -77,6 +77,7 @@ def diagnose(
             recorded.lacks(error, kind)
     evidence.ranks, evidence.hosts = scanner.ranks, scanner.hosts
     evidence.trains = any(map(_trains, scanner.tails.values()))
+    evidence.raised = any(b"Traceback (most recent" in tail for tail in scanner.tails.values())
     evidence.exceptions = list(suspects.exceptions(known))
     evidence.settle(known, scanner.counts, DERIVED)
     found = reason(evidence)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.diagnose.findings import JOB, make_finding, one_rank, ranks_told
+from wirespeed.diagnose.flight_progress import Progress, Stall, progress_of
 from wirespeed.diagnose.flight_read import WINDOW, Call, Calls, Dump, Group
 from wirespeed.diagnose.flight_waits import Job, Lack, by_group, job_of, jobs_of, kinds_of
 from wirespeed.model.records import Finding
@@ -198,6 +199,8 @@ def _peers(rank: int, place: tuple[str, int], ways: Mapping[int, _Way]) -> dict[
 _SHOWN = 6
 _MOST = 32
 """Culprits that are told one by one."""
+_FEW, _MANY = 8, 4
+"""One of eight ranks may be behind with certainty; where more than one of four is, the job may run."""
 
 
 def compare(dumps: Iterable[Dump], unreadable: int = 0) -> list[Finding]:
@@ -217,18 +220,126 @@ def _of_job(every: Mapping[int, Dump], unreadable: int) -> list[Finding]:
     job = job_of(every)
     wrong = mismatches(every)
     found = [_other_collective(one, every) for one in _first_of_each(wrong)]
-    blamed = job.culprits() if all(one.ended for one in wrong) else []
-    found += [_behind(rank, job) for rank in blamed[:_MOST]]
+    progress = progress_of(job)
+    if all(one.ended for one in wrong):
+        found += _holding_up(job, progress)
     if not found and (left := left_order(job)) is not None:
         found.append(_other_order(left, job))
     if not found and (cycle := job.cycle()):
         found.append(_circle(cycle, job))
     if not found:
-        found.append(_unsure(job, unreadable) or make_finding("dumps_agree", ranks=len(job.dumps)))
+        unsure = _unsure(job, progress, unreadable)
+        found.append(unsure or make_finding("dumps_agree", ranks=len(job.dumps)))
     missing = sorted(job.absent) or job.missing
     if missing and all(one.id != "FLIGHT-003" for one in found):
         found.append(make_finding("dumps_missing", ranks=ranks_told(missing), read=len(every)))
     return found
+
+
+def _holding_up(job: Job, progress: Progress) -> list[Finding]:
+    """Who is behind; nobody where the job still ran between the dumps."""
+    if job.earlier:
+        return [_still_moving(job)]
+    blamed = job.culprits()
+    stuck = [one for one in progress.stuck() if one.rank not in blamed]
+    known = {*blamed, *(one.rank for one in stuck)}
+    stopped = [one for one in progress.stopped() if one.rank not in known]
+    idle = [one for one in progress.not_started() if one.rank not in known]
+    known.update(one.rank for one in (*stopped, *idle))
+    # Where nobody waits for them the job ran on, or was about to end.
+    if not progress.is_explained_by(known) or not (blamed or progress.lead_to(known)):
+        return []
+    if progress.items and len(known) > max(2, len(job.dumps) // _MANY):
+        return [_many_behind(sorted(known), job)]
+    few = len(blamed) <= max(1, len(job.dumps) // _FEW)
+    found = [_behind(rank, job, few) for rank in blamed]
+    found += [_device_behind(one, job, progress) for one in stuck]
+    found += [_stopped_early(one, job) for one in stopped]
+    found += [_never_started(one, job) for one in idle]
+    return found[:_MOST]
+
+
+def _many_behind(ranks: Sequence[int], job: Job) -> Finding:
+    return make_finding(
+        "many_behind",
+        evidence=(f"{job.dumps[rank].source}: behind" for rank in ranks[:_SHOWN]),
+        ranks=ranks_told(ranks),
+        count=len(ranks),
+        dumps=len(job.dumps),
+    )
+
+
+def _still_moving(job: Job) -> Finding:
+    one = job.earlier[0]
+    where = f"collective {one.seq} of group {one.group.title}"
+    return make_finding(
+        "dumps_moving",
+        evidence=(
+            f"{job.dumps[one.other].source}: {where}, completed",
+            f"{job.dumps[one.rank].source}: has not called it",
+        ),
+        other=one.other,
+        rank=one.rank,
+        where=where,
+        ranks=ranks_told(sorted({each.rank for each in job.earlier})),
+    )
+
+
+def _device_behind(stall: Stall, job: Job, progress: Progress) -> Finding:
+    dump, lack = job.dumps[stall.rank], stall.lack
+    through = ranks_told(lack.waiting)
+    behind = sorted(progress.lead_to([stall.rank]) - {stall.rank})
+    waits = f"{ranks_told(behind)} {_verb(behind, 'waits')}" if behind else ""
+    return make_finding(
+        "device_behind",
+        subject=one_rank([stall.rank]) if dump.sure else JOB,
+        evidence=(
+            f"{dump.source}: {_where(lack)}, {lack.call.state}",
+            *(f"{job.dumps[rank].source}: completed it" for rank in lack.waiting[:_SHOWN]),
+        ),
+        rank=stall.rank,
+        where=_where(lack),
+        through=through,
+        calls=stall.calls,
+        behind=f"; {waits} for it, directly or behind others" if waits else "",
+    )
+
+
+def _never_started(stall: Stall, job: Job) -> Finding:
+    dump, lack = job.dumps[stall.rank], stall.lack
+    return make_finding(
+        "never_started",
+        subject=one_rank([stall.rank]) if dump.sure else JOB,
+        evidence=(
+            f"{dump.source}: {_where(lack)}, {lack.call.state}",
+            *(f"{job.dumps[rank].source}: started it" for rank in lack.waiting[:_SHOWN]),
+        ),
+        rank=stall.rank,
+        where=_where(lack),
+        others=ranks_told(lack.waiting),
+        are="is" if len(lack.waiting) == 1 else "are",
+    )
+
+
+def _stopped_early(stall: Stall, job: Job) -> Finding:
+    dump = job.dumps[stall.rank]
+    first = min(job.lacks[stall.rank], key=lambda one: (one.call.seq < 0, one.call.created))
+    return make_finding(
+        "stopped_early",
+        subject=one_rank([stall.rank]) if dump.sure else JOB,
+        evidence=(
+            f"{dump.source}: {_where(stall.lack)}, {stall.lack.call.state}",
+            f"{job.dumps[stall.lack.waiting[0]].source}: waits in it, too, and called more",
+        ),
+        rank=stall.rank,
+        where=_where(first),
+        own=_where(stall.lack),
+        peers=ranks_told(stall.lack.waiting),
+        wait=_verb(stall.lack.waiting, "waits"),
+        calls=stall.calls,
+        others=ranks_told(first.waiting),
+        waits=_verb(first.waiting, "waits"),
+    )
 
 
 def _first_of_each(wrong: Sequence[Mismatch]) -> list[Mismatch]:
@@ -262,7 +373,7 @@ def _other_collective(one: Mismatch, every: Mapping[int, Dump]) -> Finding:
     )
 
 
-def _behind(rank: int, job: Job) -> Finding:
+def _behind(rank: int, job: Job, few: bool) -> Finding:
     lacks, dump = job.lacks[rank], job.dumps[rank]
     first = min(lacks, key=lambda one: (one.call.seq < 0, one.call.created))
     direct = sorted({other for one in lacks for other in one.waiting})
@@ -284,7 +395,7 @@ def _behind(rank: int, job: Job) -> Finding:
         more=f"; {others} more wait behind them" if others > 0 else "",
         rank=rank,
         last=last,
-        confidence="certain" if len(direct) > 1 else "likely",
+        confidence="certain" if len(direct) > 1 and few else "likely",
     )
 
 
@@ -323,7 +434,7 @@ def _other_order(one: OtherOrder, job: Job) -> Finding:
     )
 
 
-def _unsure(job: Job, unreadable: int) -> Finding | None:
+def _unsure(job: Job, progress: Progress, unreadable: int) -> Finding | None:
     """Somebody waits, and nobody is singled out; None where nobody waits."""
     waits = sorted(job.busy)
     bare = [rank for rank, dump in job.dumps.items() if dump.bare]
@@ -332,17 +443,49 @@ def _unsure(job: Job, unreadable: int) -> Finding | None:
         return None
     lack = next(iter(job.open), None) or next((x for of in job.lacks.values() for x in of), None)
     some = [f"no dump of {ranks_told(missing)}: the one behind may be there"] if missing else []
+    end = _common_end(job, progress, missing)
+    where = f" in {_where(lack)}" if lack else ""
+    if end is not None:
+        where = f" for {_where(end.lack)}"
+        some.append(end.text)
     some += [f"{unreadable} dumps cannot be read"] if unreadable else []
     some += [f"no collectives in the dumps of {ranks_told(bare)}"] if bare else []
-    where = f" in {_where(lack)}" if lack else ""
     who = f"{ranks_told(waits)} {_verb(waits, 'waits')}{where}" if waits else "; ".join(some)
     return make_finding(
-        "somebody_waits" if job.lacks else "all_issued",
+        "all_issued" if not job.lacks or (end and end.issued) else "somebody_waits",
         subject=one_rank(waits),
         evidence=(f"{job.dumps[rank].source}: waits" for rank in waits[:_SHOWN]),
         saw="; ".join([f"{len(job.dumps) - len(waits)} ranks with a dump wait for nobody", *some]),
         why=who,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where the waits of all ranks end."""
+
+    lack: Lack
+    issued: bool
+    """Whether all members of the group issued that call."""
+    text: str
+
+
+def _common_end(job: Job, progress: Progress, missing: Sequence[int]) -> _End | None:
+    """Return the call or the missing ranks that all others wait for; None where there are several."""
+    roots = progress.roots()
+    if len(roots) == 1:
+        (group, seq, _) = roots[0]
+        rank = next(rank for rank, events in progress.waits.items() if roots[0] in events)
+        lack = Lack(group, job.dumps[rank].groups[group][seq], group.members)
+        text = (
+            f"what all of them wait for leads to {_where(lack)}, which {ranks_told(group.members)} "
+            "issued: one of these holds it up, or the network between them"
+        )
+        return _End(lack, True, text)
+    first = next((one for rank in missing for one in job.absent.get(rank, ())), None)
+    if first is None or roots or not progress.waits or not progress.is_explained_by(set()):
+        return None
+    return _End(first, False, f"what all of them wait for leads to {ranks_told(missing)}")
 
 
 def _where(lack: Lack) -> str:
@@ -354,9 +497,17 @@ def _where(lack: Lack) -> str:
 def _last(dump: Dump, lack: Lack) -> str:
     of = dump.groups.get(lack.group)
     if not of:
-        return "none is recorded"
+        return _last_by_count(dump, lack)
     call = of[max(of)]
     return f"{call.seq} {call.title} {call.state}"
+
+
+def _last_by_count(dump: Dump, lack: Lack) -> str:
+    """Its own count, where its dump holds no call of the group, as one of open calls alone."""
+    reach = dump.reached.get(lack.group)
+    if reach is None or not 0 <= reach.issued < lack.call.seq:
+        return "none is recorded"
+    return f"{reach.issued}, completed" if reach.completed == reach.issued else f"{reach.issued}"
 
 
 def _verb(ranks: Sequence[int], singular: str) -> str:

@@ -114,6 +114,15 @@ class Transfer:
     """Global rank where the group's ranks are told; -1: unknown, as of a batch."""
     sends: bool
     text: str
+    place: int = -1
+    """How many calls its rank recorded before it; -1: not in the dump."""
+
+
+class Reach(NamedTuple):
+    """How far a rank came in one group, by the counts that it keeps beside its recorder."""
+
+    issued: int
+    completed: int
 
 
 @dataclass(slots=True)
@@ -138,6 +147,13 @@ class Dump:
     """Calls that it recorded, those that the ring lost too."""
     bare: bool = False
     """Without any list of collectives."""
+    pipelines: set[Group] = field(default_factory=set)
+    """Groups of its recorded sends and receives, those that are over too."""
+    reached: dict[Group, Reach] = field(default_factory=dict)
+    """NCCL's groups by `pg_status`, those without a recorded call too.
+
+    The counts of a group with sends and receives are of these, and are left out where the dump shows it.
+    """
 
 
 def read_dump(source: Source, number: int) -> Dump:
@@ -197,8 +213,40 @@ def _dump(data: Mapping[str, Any], source: str, number: int) -> Dump:
     dump = Dump(source, rank, sure, told=tuple(groups.values()), bare=entries is None)
     _fill(dump, entries or [], groups)
     if not any(group.backend == "gloo" for group in dump.groups):  # whose counts lag and go back
-        dump.pending = any(_is_pending(one) for one in (data.get("pg_status") or {}).values())
+        status = data.get("pg_status") or {}
+        dump.pending = any(_is_pending(one) for one in status.values())
+        if "nccl_version" in data:
+            dump.reached = _reached(status, groups, entries or [])
     return dump
+
+
+def _reached(
+    status: Mapping[str, Any], groups: Mapping[str, Group], entries: list[Any]
+) -> dict[Group, Reach]:
+    """Return the counts by group; none where nothing shows which count is of which group.
+
+    `pg_status` has the rank's own number of a group, `pg_config` the name that all ranks give it. Both
+    rise as groups are made, so the n-th of one is the n-th of the other, if no call contradicts that.
+    """
+    numbered = all(_text(one).isdecimal() for one in (*status, *groups))
+    if len(status) != len(groups) or not numbered:
+        return {}
+    number_of = dict(zip(sorted(groups, key=int), sorted(status, key=int), strict=True))
+    calls = [(_text((entry.get("process_group") or ("",))[0]), entry) for entry in entries]
+    if any(number_of.get(name) != _text(entry.get("pg_id", "")) for name, entry in calls):
+        return {}
+    transfers = {name for name, entry in calls if entry.get("is_p2p")}
+    newest: dict[str, int] = {}
+    for name, entry in calls:
+        newest[name] = max(newest.get(name, -1), int(entry.get("collective_seq_id", -1)))
+    found = {}
+    for name, number in number_of.items():
+        issued = int(status[number].get("last_enqueued_collective", -1))
+        completed = int(status[number].get("last_completed_collective", -1))
+        counts_calls = name not in transfers and newest.get(name, issued) == issued
+        if counts_calls and 0 <= completed <= issued:
+            found[groups[name]._replace(backend="nccl")] = Reach(issued, completed)
+    return found
 
 
 def _told(config: Mapping[str, Any]) -> dict[str, Group]:
@@ -265,6 +313,7 @@ def _fill(dump: Dump, entries: list[Any], told: Mapping[str, Group]) -> None:
             place = known[backend, name] = (group, {})
         group, calls = place
         if entry.get("is_p2p"):
+            dump.pipelines.add(group)
             _add_transfer(dump, group, entry, what)
         elif len(calls) < WINDOW or not _is_over(entry):
             _add_call(calls, entry, what)
@@ -320,4 +369,6 @@ def _add_transfer(dump: Dump, group: Group, entry: Mapping[str, Any], what: str)
     peer = int(match[2]) if match else -1
     if members and match:
         peer = members[peer] if peer < len(members) else -1
-    dump.transfers.append(Transfer(group, peer, "send" in what, what[:80]))
+    place = entry.get("record_id")
+    place = place if isinstance(place, int) else -1
+    dump.transfers.append(Transfer(group, peer, "send" in what, what[:80], place))

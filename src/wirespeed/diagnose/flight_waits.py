@@ -7,11 +7,16 @@ not issued. A culprit lacks a collective in which others wait, and itself waits 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.diagnose.flight_read import Call, Calls, Dump, Group, What
+from wirespeed.diagnose.flight_read import Call, Calls, Dump, Group, Reach, What
 
+_ENOUGH = 2
+"""Calls that others came through, at least: a single one may have ended between two dumps."""
+_NAMED = 16
+"""Ranks that completed a call, as many as are named at most."""
 _HOLDING = 64
 """Ranks of a circle that are looked at: of a longer one nobody stands out."""
 _APART_NS = 6 * 3600 * 10**9
@@ -100,6 +105,17 @@ class Lack:
     waiting: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A collective that one rank came through, and that another member had not issued at its dump."""
+
+    rank: int
+    group: Group
+    seq: int
+    other: int
+    """Who came through it."""
+
+
 @dataclass(slots=True)
 class Job:
     """What the dumps of one job show."""
@@ -116,6 +132,14 @@ class Job:
     """Open collectives that every rank with a dump has issued."""
     awaits: dict[int, set[int]] = field(default_factory=dict)
     """Whom each rank waits for: one per group is enough to follow a cycle."""
+    stuck: dict[int, list[Lack]] = field(default_factory=dict)
+    """Calls of NCCL that a rank has open and that others, who are named as waiting, came through."""
+    blind: set[int] = field(default_factory=set)
+    """Ranks with several such calls: what else they have open says nothing of their devices."""
+    over: set[tuple[Group, int]] = field(default_factory=set)
+    """Numbers of calls that are open somewhere and that somebody came through: all have come."""
+    earlier: list[Earlier] = field(default_factory=list)
+    """Ranks whose dump is from before that of another: the job still ran between them."""
 
     def culprits(self) -> list[int]:
         """Who is waited for and waits for nobody; empty where that singles nobody out."""
@@ -213,10 +237,41 @@ def job_of(dumps: Mapping[int, Dump]) -> Job:
     job = Job(dumps, _missing(dumps))
     job.busy = {rank for rank, dump in dumps.items() if dump.pending or dump.transfers}
     groups = by_group(dumps)
-    for group, (members, all_known) in _members(groups, dumps).items():
-        _judge(job, group, groups[group], members, all_known)
+    unclear = _unclear_counts(dumps)
+    every = [
+        _GroupState(
+            group,
+            groups[group],
+            members,
+            all_known,
+            {} if group in unclear else _counts(group, members, dumps),
+        )
+        for group, (members, all_known) in _members(groups, dumps).items()
+    ]
+    for state in every:
+        _find_over(job, state)
+    job.blind = {rank for rank, lacks in job.stuck.items() if len(lacks) >= _ENOUGH}
+    job.busy |= job.blind
+    for state in every:
+        _judge(job, state)
     _judge_transfers(job)
     return job
+
+
+def _unclear_counts(dumps: Mapping[int, Dump]) -> set[Group]:
+    """Groups in which a rank's count is not that of its collectives, so that nobody's may be."""
+    return {
+        group
+        for dump in dumps.values()
+        if dump.reached
+        for one in dump.told
+        if (group := one._replace(backend="nccl")) not in dump.reached
+    }
+
+
+def _counts(group: Group, members: Iterable[int], dumps: Mapping[int, Dump]) -> dict[int, Reach]:
+    found = {rank: dumps[rank].reached.get(group) for rank in members if rank in dumps}
+    return {rank: reach for rank, reach in found.items() if reach is not None}
 
 
 def _missing(dumps: Mapping[int, Dump]) -> list[int]:
@@ -266,23 +321,45 @@ def _members(
     return found
 
 
-def _judge(
-    job: Job,
-    group: Group,
-    calls: Calls,
-    members: tuple[int, ...],
-    all_known: bool,
-) -> None:
-    last = {rank: of[max(of)] for rank, of in calls.items()}
-    over = _over(calls, last)
+@dataclass(slots=True)
+class _GroupState:
+    """What the dumps hold of one group."""
+
+    group: Group
+    calls: Calls
+    members: tuple[int, ...]
+    all_known: bool
+    counts: Mapping[int, Reach]
+    over: set[int] = field(default_factory=set)
+    last: dict[int, Call] = field(default_factory=dict)
+    issued: dict[int, int] = field(default_factory=dict)
+    """The newest number of each member, as far as it is known."""
+
+
+def _find_over(job: Job, state: _GroupState) -> None:
+    """Find calls that all members have come to, and ranks that still have them open."""
+    calls, counts = state.calls, state.counts
+    state.last = {rank: of[max(of)] for rank, of in calls.items()}
+    state.issued = {rank: reach.issued for rank, reach in counts.items()}
+    state.issued |= {rank: call.seq for rank, call in state.last.items()}
+    state.over = _over(calls, state.last) | _passed(calls, counts)
+    job.over |= {(state.group, seq) for seq in state.over}
+    if state.group.backend == "nccl":
+        _find_stuck(job, state)
+        _find_earlier(job, state)
+
+
+def _judge(job: Job, state: _GroupState) -> None:
+    group, calls, last, issued = state.group, state.calls, state.last, state.issued
+    members = state.members
     waiting = {
         rank: max(seqs)
         for rank, of in calls.items()
-        if (seqs := [x for x in _open(of) if x not in over])
+        if rank not in job.blind and (seqs := [seq for seq in _open(of) if seq not in state.over])
     }
     here = [rank for rank in members if rank in job.dumps]
-    least = min((last[rank].seq if rank in last else -1 for rank in here), default=-1)
-    least = least if all_known else -1
+    least = min((issued.get(rank, -1) for rank in here), default=-1)
+    least = least if state.all_known else -1
     for rank, call in last.items():
         # Over, and another member never issued it: it failed there.
         if call.doubtful and call.seq > least and rank not in waiting:
@@ -290,7 +367,7 @@ def _judge(
     job.busy |= set(waiting)
     if not waiting:
         return
-    lacking = _lacking(group, calls, last, waiting, here)
+    lacking = _lacking(group, calls, issued, waiting, here)
     for rank, lack in lacking.items():
         job.lacks.setdefault(rank, []).append(lack)
         for other in lack.waiting:
@@ -319,10 +396,68 @@ def _over(calls: Calls, last: Mapping[int, Call]) -> set[int]:
     }
 
 
+def _passed(calls: Calls, counts: Mapping[int, Reach]) -> set[int]:
+    """Numbers that are open somewhere, and that another rank's count says it came through.
+
+    Dumps of what is open alone leave out the calls that are over.
+    """
+    whole = {
+        seq: call.what.op not in _ONE_SIDED and not call.many
+        for of in calls.values()
+        for seq, call in of.items()
+    }
+    passed: set[int] = set()
+    for rank, of in calls.items():
+        most = max((one.completed for other, one in counts.items() if other != rank), default=-1)
+        # NCCL runs a group's calls in order: who came through a later one came through this one.
+        proof = max((seq for seq in of if seq <= most and whole[seq]), default=-1)
+        passed.update(seq for seq in _open(of) if seq <= proof)
+    return passed
+
+
+def _find_stuck(job: Job, state: _GroupState) -> None:
+    calls, group = state.calls, state.group
+    members = sorted({*calls, *state.counts})
+    for rank, of in calls.items():
+        for seq in sorted(state.over.intersection(_open(of))):
+            through = (
+                other for other in members if other != rank and _has_completed(other, seq, state)
+            )
+            if some := tuple(islice(through, _NAMED)):
+                job.stuck.setdefault(rank, []).append(Lack(group, of[seq], some))
+
+
+def _has_completed(rank: int, seq: int, state: _GroupState) -> bool:
+    call = state.calls[rank].get(seq) if rank in state.calls else None
+    if call is not None:
+        return call.done
+    return rank in state.counts and state.counts[rank].completed >= seq
+
+
+def _find_earlier(job: Job, state: _GroupState) -> None:
+    """A count tells only where its rank has calls of the group, whose numbers confirm it."""
+    calls, counts, group, issued = state.calls, state.counts, state.group, state.issued
+    if any(
+        call.what.op in _ONE_SIDED or call.many for of in calls.values() for call in of.values()
+    ):
+        return
+    over = {rank: [seq for seq, call in of.items() if call.done] for rank, of in calls.items()}
+    if any(call.doubtful for of in calls.values() for call in of.values()):
+        return
+    done = {rank: max(seqs) for rank, seqs in over.items() if seqs}
+    for rank, reach in counts.items():
+        if rank in calls:
+            done[rank] = max(done.get(rank, -1), reach.completed)
+    if not done:
+        return
+    most, ahead = max((seq, rank) for rank, seq in done.items())
+    job.earlier += [Earlier(rank, group, most, ahead) for rank, own in issued.items() if own < most]
+
+
 def _lacking(
     group: Group,
     calls: Calls,
-    last: Mapping[int, Call],
+    issued: Mapping[int, int],
     waiting: Mapping[int, int],
     here: list[int],
 ) -> dict[int, Lack]:
@@ -330,7 +465,7 @@ def _lacking(
     most = max(waiting.values())
     behind: dict[int, list[int]] = {}
     for rank in here:
-        own = last[rank].seq if rank in last else -1
+        own = issued.get(rank, -1)
         if own < most:
             behind.setdefault(own, []).append(rank)
     found: dict[int, Lack] = {}
@@ -382,7 +517,7 @@ def _judge_transfers(job: Job) -> None:
         for one in dump.transfers:
             there[one.group, rank, one.peer, one.sends] += 1
     for (group, rank, peer, sends), count in sorted(there.items()):
-        if peer < 0 or there[group, peer, rank, not sends] >= count:
+        if peer < 0 or rank in job.blind or there[group, peer, rank, not sends] >= count:
             continue
         texts = {
             (one.group, one.peer, one.sends): one.text for one in job.dumps[rank].transfers[::-1]

@@ -15,6 +15,8 @@ from msgspec import Meta, Struct
 Role = Literal["cause", "symptom", "consequence", "fact"]
 Confidence = Literal["certain", "likely", "possible"]
 Stage = Literal["machine", "setup", "program", "network", "wait", "aftermath"]
+_ALTERNATIVE = "__"
+"""Stands before the number of a group that fills another group's name."""
 Id = Annotated[str, Meta(pattern="^[A-Z][A-Z0-9]*-[0-9]{3}$")]
 
 
@@ -52,7 +54,8 @@ class Rule(
     ones of 5 characters or more: they decide how fast logs are read."""
     pattern: str = ""
     """Regular expression searched in the line, without case. Its named groups fill `{name}` in the
-    texts below; group names `rank`, `host`, `gpu` tell who it is about where the prefix does not."""
+    texts below; group names `rank`, `host`, `gpu` tell who it is about where the prefix does not.
+    Alternatives fill one name by `path`, `path__2`, `path__3`."""
     unless: str = ""
     """Regular expression: a line that matches it does not count."""
     needs: tuple[str, ...] = ()
@@ -68,6 +71,9 @@ class Rule(
     header: bool = False
     """Of a symptom: the line announces what another tool printed, which follows it. What looks wrong
     there is the cause, and this line is not."""
+    of_site: bool = False
+    """It is of the user's own files: where another rule knows the same line, it speaks. Set as they are
+    read."""
     ends: bool = False
     """Whether other rules name this one in `until`."""
     least: int = 1
@@ -120,23 +126,25 @@ class Rule(
         found = self.compiled.search(text) if self.compiled else None
         if found is None or (self.exception and self.exception.search(text)):
             return None
-        return {name: value for name, value in found.groupdict().items() if value is not None}
+        told = {name: value for name, value in found.groupdict().items() if value is not None}
+        return {name.partition(_ALTERNATIVE)[0]: value for name, value in told.items()}
 
 
 def most_specific(rules: Sequence[Rule], text: str) -> Rule | None:
     """Return the rule that says most of a line, of causes and symptoms that are not general.
 
-    Who explains another comes first, then who names a cause, is surer, or has the longer anchor there.
+    A user's own rule comes first, then who explains another, names a cause, is surer, or has the
+    longer anchor there.
     """
     speaking = [one for one in rules if one.role in ("cause", "symptom") and not one.general]
     low = text.lower()
 
-    def rank(rule: Rule) -> tuple[bool, bool, int, int]:
+    def rank(rule: Rule) -> tuple[bool, bool, bool, int, int]:
         others = {other.category for other in speaking} | {other.id for other in speaking}
         explains = bool((others - {rule.category, rule.id}) & set(rule.explains))
         sure = ("possible", "likely", "certain").index(rule.confidence)
         longest = max((len(anchor) for anchor in rule.anchors if anchor.lower() in low), default=0)
-        return explains, rule.role == "cause", sure, longest
+        return rule.of_site, explains, rule.role == "cause", sure, longest
 
     return max(speaking, key=rank, default=None)
 

@@ -14,7 +14,7 @@ rules:
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -295,7 +295,7 @@ def _nowhere(rule: Rule) -> Iterator[Fault]:
             yield Fault("links", link, "addresses that begin with https://")
     if rule.needs or rule.derive:
         return
-    groups = set(rule.compiled.groupindex) if rule.compiled else set()
+    groups = {"recorder", "dumps", *(rule.compiled.groupindex if rule.compiled else ())}
     for key in ("sentence", "because", "costs", "fix", "next", "checks"):
         for name in sorted(_named(getattr(rule, key)) - groups):
             yield Fault(key, f"{{{name}}}", "names of groups in the pattern")
@@ -321,7 +321,11 @@ def with_own(texts: Mapping[str, str | bytes], ours: Iterable[Rule]) -> tuple[Ru
     known = {rule.id: rule for rule in ours}
     owned: dict[str, list[Found]] = {}
     for source, text in texts.items():
-        owned[source] = read_rules(text if isinstance(text, bytes) else text.encode(), source)
+        data = text if isinstance(text, bytes) else text.encode()
+        owned[source] = [
+            replace(one, rule=msgspec.structs.replace(one.rule, of_site=True))
+            for one in read_rules(data, source)
+        ]
         taken = [
             (one, Fault("id", one.rule.id, "an id that no other rule has"))
             for one in owned[source]

@@ -36,7 +36,8 @@ _WHOLE = 1_000
 """Characters kept of an exception's message."""
 _SURE = re.compile(
     r"^\S{0,80}\s?\b(?:traceback \(most recent call last\)|terminate called after"
-    r"|fatal(?: error)?\b[:!]|panic: |critical\b:?|\[?(?:error|fatal|critical|err)\]?\s*[:|\]-])"
+    r"|fatal(?: error)?\b[:!]|panic: |thread '[^']*' panicked|critical\b:?"
+    r"|\[?(?:error|fatal|critical|err)\]?\s*[:|\]-])"
     r"|\b(?:traceback \(most recent call last\)|fatal error|core dumped|undefined symbol"
     r"|segmentation fault|assertion\b.{0,200}\bfailed|what\(\):)"
     r"|^[\w.]*(?:error|exception)(?:: |$)|\s(?:ERROR|FATAL|CRITICAL|PANIC)\s",
@@ -57,7 +58,7 @@ _WEAK = re.compile(
 _HARMLESS = re.compile(
     # Counts and figures: `0 errors`, `errors: none`, `validation error = 0.0312`.
     r"\b(?:0|no|zero|without(?: any)?) (?:\w+ )?(?:errors?|failures?|exceptions?|failed)\b"
-    r"|\b(?:errors?|err|failures?|failed|fails|exceptions?|aborted)\b[\"']?\s*[=:]\s*[\"'\[({]*"
+    r"|(?:\b|_)(?:errors?|err|failures?|failed|fails|exceptions?|aborted)\b[\"']?\s*[=:]\s*[\"'\[({]*"
     r"(?:0+(?:\.0+)?(?:e[-+]?\d+)?%?|none|null|nil|no|false|n/a|\[\]|-?\d+\.\d+(?:e[-+]?\d+)?%?"
     r"|\d+e[-+]\d+)(?![\w.])"
     r"|\b(?:error|exception)[ _-](?:handling|rate|bars?|feedback|correct\w*|bound|margin|norm|log|file"
@@ -69,6 +70,8 @@ _HARMLESS = re.compile(
     r"|from scratch|instead\b|using (?:the )?default|will (?:proceed|use|be|continue)|above exception"
     r"|optional|skipp|harmless|expected|disabl|not (?:be )?fatal|non-?fatal|deprecat|continu"
     r"|you can (?:set|safely|ignore))"
+    # What Open MPI, TensorFlow, pip and torchrun print in healthy jobs too.
+    r"|help / error messages|register (?:cu\w+|factory|plugin)\b|\w+ factory\b|dependency resolver"
     r"|direct cause of|exception raised from|^frame #|^last error:|busbw|^errors?:?\s*$|\.py failed$"
     r"|\b(?:on|if|upon|in case of|for|of|any|raise|handle|log|ecc|as) (?:an? |any |of )?"
     r"(?:error|failure|exception)s?\b"
@@ -82,8 +85,12 @@ _QUIET = re.compile(
     r"|^\s*(?:#|export |set -|\$ |\+ |-{2,}\w|\"?\w+\"?\s*[:=] *(?:true|false|\d+)\b)"
 )
 """Levels below an error, comments and listings of settings: weak words there are no suspects."""
-_GLOG = re.compile(rb"(?:^|[\[ ])([IWEF])\d{4} \d\d:\d\d:\d\d")
-"""The level that glog writes before the time, which is taken off with it."""
+_GLOG = re.compile(
+    rb"(?:^|[\[ \]])([IWEF])(?:\d{4} \d\d:\d\d:\d\d| [\w./]+\.(?:cpp|cc|hpp|h):\d+\])"
+)
+"""The level that glog writes before the time, or before the file where it writes no time."""
+_PANIC = re.compile(r"^thread '[^']*' (?:\(\d+\) )?panicked at ")
+"""Rust; the message stands behind the place, or on the next line."""
 _PROGRAM = re.compile(r"(?!https?:|error:|fatal:)\[?([A-Za-z][\w.+-]{1,40})(?:\[\d+\])?\]?: ")
 _FILE = re.compile(r"\b([\w/.+-]*\w\.(?:py|cc|cpp|cxx|cu|c|h|hpp|go|rs|sh|pl)):(\d+)\b")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -98,6 +105,10 @@ _CHAINED = re.compile(
 )
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt)(?:: |$)")
 """The line that ends a Python stack, where the stack itself is missing."""
+_LOGGED = re.compile(
+    r"^\[?(?:ERROR|CRITICAL|FATAL)\]?\s*[:|-]?\s+(?:\d\d-\d\d \d\d:\d\d:\d\d\s+)?(?:\[[^\]]{1,80}\]\s+)?"
+)
+"""What a logger writes before each line of a stack, after its time."""
 _WRAPPING = re.compile(
     r"^(?:[\w.]+\.)?(?:ChildFailedError|ProcessRaisedException|ProcessExitedException|RayTaskError"
     r"|RayActorError|ActorDiedError|WorkerCrashedError|SignalException|SystemExit|KeyboardInterrupt"
@@ -108,11 +119,15 @@ _WRAPPING = re.compile(
     r"|^RuntimeError: (?:Engine process|DataLoader worker .{0,30}exited)",
 )
 """Exceptions that report the end of something else; what ended it is the origin."""
-_RAISES = re.compile(rb"Traceback|Error\b|Exception\b|terminate called")
+_RAISES = re.compile(rb"Traceback|Error\b|Exception\b|terminate called|panicked at")
 _LOOKED = 5_000
 """Lines of a log that are read for exceptions."""
+_CHAIN = 8
+"""Exceptions that are kept of a chain."""
 _SHAPES = 64
 """Exceptions of different shapes that are kept of a log."""
+_RANK = re.compile(rb"\[rank(\d{1,6})\]:? ")
+"""Who wrote a stack, where a logger's words stand before it."""
 _IGNORED = re.compile(rb"Exception ignored in|Exception in thread .{0,40}(?:tqdm|wandb|watchdog)")
 
 
@@ -130,8 +145,10 @@ class _Suspect:
     """Of a stack: `file:line` of its innermost frame."""
     caller: str = ""
     """Of a stack that ends in a library: `file:line` of the innermost frame that is in none."""
-    outer: str = ""
-    """Of the innermost exception of a chain: the message of the last one."""
+    rest: tuple[str, ...] = ()
+    """Of a line that announces more: what stands below it."""
+    outer: tuple[str, ...] = ()
+    """Of the innermost exception of a chain: the messages of those that it became."""
     alike: int = 0
     """Further ones of the same shape."""
 
@@ -206,12 +223,12 @@ class Suspects:
         kept.looked += may_raise
         line = strip(raw[:2000].decode("utf-8", "replace"))
         sure = looks_wrong(line.text)
-        if sure is None:
-            return
         level = _GLOG.search(raw[:200])
+        if level is not None and level[1] == b"F":
+            sure = True
+        if sure is None or (level is not None and level[1] in b"IW"):
+            return
         if level is not None:
-            if level[1] in b"IW":
-                return
             sure = True
         if not sure:
             if len(kept.weak) < _KEPT:
@@ -236,9 +253,10 @@ class Suspects:
         if begin is not None and any(quoted in raw for quoted in _QUOTED):
             del kept.exceptions[_shape(begin)]
             kept.chains[suspect.writer] = shape
-            kept.exceptions[shape] = replace(suspect, outer=begin.outer or begin.text)
+            kept.exceptions[shape] = replace(suspect, outer=(*begin.outer, begin.text))
         elif begin is not None and any(_CHAINED.search(line) for line in lines):
-            kept.exceptions[_shape(begin)] = replace(begin, outer=suspect.text)
+            outer = (*begin.outer, suspect.text)[:_CHAIN]
+            kept.exceptions[_shape(begin)] = replace(begin, outer=outer)
         elif shape in kept.exceptions:
             same = kept.exceptions[shape]
             kept.exceptions[shape] = replace(same, alike=same.alike + (_STACK in raw))
@@ -249,20 +267,39 @@ class Suspects:
 
     def _suspect(self, raw: bytes, log: str, number: int, line: Prefix) -> _Suspect:
         before, after = self.around()
-        stack = _Stack()
+        stack, rest = _Stack(), ""
         if _STACK in raw:
             stack = _read_stack(raw, after)
             number += stack.lines
         elif b"terminate called after" in raw:
             stack.message = _what_of_cpp(after)
-        elif _EXCEPTION.match(line.text):
-            stack.frame = _frame_before(before)
+        elif _PANIC.match(line.text):
+            stack.message = _message_of_panic(line.text, after)
+        else:
+            bare = _LOGGED.sub("", line.text)
+            if _EXCEPTION.match(bare):
+                stack.message = _with_rest(bare, raw, after)[:_WHOLE]
+                stack.frame = _frame_before(before)
+            elif bare.endswith(":"):
+                rest = _with_rest("", raw, after)
         line.rank, line.host = self._writer(log, number, line)
         rank = line.rank
+        if rank is None and stack.message:
+            place = _RANK.search(raw)
+            rank = int(place[1]) if place else None
         lines = _last_lines(before)
         caller = stack.caller if stack.caller != stack.frame else ""
         return _Suspect(
-            log, number, line, rank, lines, self.order(), stack.message, stack.frame, caller
+            log,
+            number,
+            line,
+            rank,
+            lines,
+            self.order(),
+            stack.message,
+            stack.frame,
+            caller,
+            tuple(rest.splitlines())[:_MESSAGE_LINES],
         )
 
     def _writer(self, log: str, number: int, line: Prefix) -> tuple[int | None, str | None]:
@@ -319,6 +356,8 @@ class Suspects:
 
 def looks_wrong(text: str) -> bool | None:
     """True: surely; False: perhaps; None: no."""
+    if _STACK_START.search(text.encode()):
+        return True
     if _HARMLESS.search(text) and not _EXCEPTION.match(text):
         return None
     if _SURE.search(text) and (not _QUIET.search(text) or _LEVEL.search(text)):
@@ -351,8 +390,8 @@ def _may_cause(suspect: _Suspect, symptom: Line | None) -> bool:
 
 
 def _is_known(suspect: _Suspect, rules: Sequence[Rule]) -> bool:
-    """Whether a rule knows it, also one that found that it ended well or needs others."""
-    texts = {text: text.lower() for text in (suspect.line.text, suspect.text)}
+    """Whether a rule knows it or what it became, also a rule that needs others or found a good end."""
+    texts = {text: text.lower() for text in (suspect.line.text, suspect.text, *suspect.outer)}
     return any(
         any(anchor.lower() in low for anchor in rule.anchors) and rule.match(text) is not None
         for text, low in texts.items()
@@ -406,7 +445,7 @@ def _read_stack(raw: bytes, after: bytes) -> _Stack:
             stack.frame = f"{place[1]}:{place[2]}"
             if not _LIBRARY.search(place[1]):
                 stack.caller = stack.frame
-        elif text.strip() and not text[0].isspace():
+        elif _ENDS_STACK.match(text):
             message.append(text)
             stack.lines = number
     stack.message = "\n".join(message)[:_WHOLE]
@@ -414,6 +453,8 @@ def _read_stack(raw: bytes, after: bytes) -> _Stack:
 
 
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python[\d.]+/|^<frozen")
+_ENDS_STACK = re.compile(r"^[A-Za-z_][\w.]*(?:: |:?$)")
+"""An exception's line, of whatever name: `acme.LaneLost: …`, `KeyboardInterrupt`."""
 _ENDS_MESSAGE = re.compile(r"^(?:Original )?Traceback |^Exception raised from|^During handling|^\[")
 
 
@@ -432,6 +473,32 @@ def _what_of_cpp(after: bytes) -> str:
     line = after.split(b"\n", 2)[1:2]
     text = strip(line[0].decode("utf-8", "replace")).text if line else ""
     return text[:_LONG] if "what()" in text else ""
+
+
+def _with_rest(text: str, raw: bytes, after: bytes) -> str:
+    """Return a line with those below it that belong to it: none of a logger, a stack, another writer."""
+    written = raw.rstrip()
+    column = max(0, len(written) - len(text.encode())) if text else 0
+    prefix = _without_times(raw[:column])
+    lines = [text] if text else []
+    for line in after.split(b"\n", _MESSAGE_LINES + 1)[1 : _MESSAGE_LINES + 1]:
+        if _without_times(line[:column]) != prefix:
+            break
+        below = line[column:].decode("utf-8", "replace").rstrip()
+        if _ENDS_MESSAGE.search(below) or strip(below).time is not None or (text and not below):
+            break
+        if below:
+            lines.append(below)
+    return "\n".join(lines)
+
+
+def _message_of_panic(text: str, after: bytes) -> str:
+    """Return what a panic of Rust says, in one line."""
+    if not text.endswith(":"):
+        return text[:_LONG]
+    line = after.split(b"\n", 2)[1:2]
+    message = strip(line[0].decode("utf-8", "replace")).text if line else ""
+    return f"{text} {message}"[:_LONG]
 
 
 def _frame_before(before: bytes) -> str:
@@ -460,9 +527,10 @@ def _finding(first: _Suspect, group: Sequence[_Suspect]) -> Finding:
     alike = [one for one in group if _shape(one) == _shape(first)]
     evidence = [f"{first.log}:{first.number}: {cut(first.text)}"]
     evidence += [cut(line) for line in first.exception.split("\n")[1:] if line.strip()]
+    evidence += [cut(line) for line in first.rest]
     evidence += [f"raised in {first.frame}"] if first.frame else []
     evidence += [f"called from {first.caller}"] if first.caller else []
-    evidence += [f"what it became: {cut(first.outer)}"] if first.outer else []
+    evidence += [f"what it became: {cut(message)}" for message in first.outer]
     evidence += [f"just before: {line}" for line in first.before]
     others = [f"{one.log}:{one.number}: {cut(one.text)}" for one in group if one not in alike]
     count = len(alike) + sum(one.alike for one in alike)

@@ -343,9 +343,10 @@ def _refused(refusal: Mapping[str, Any]) -> Finding:
 
 
 def log_findings(folder: Path) -> list[Finding]:
-    """Causes that the logs in `folder` show, as warnings: the watchdog has named who failed.
+    """Return causes that the logs in `folder` show, as warnings: the watchdog has named who failed.
 
-    Nothing where there is no log, as under somebody else's launcher, which has them.
+    Where they prove none, what is possible and the exception that began the failure. Nothing where there
+    is no log, as under somebody else's launcher, which has them.
     """
     from wirespeed.diagnose.diagnose import diagnose
     from wirespeed.diagnose.sources import find_sources
@@ -356,8 +357,14 @@ def log_findings(folder: Path) -> list[Finding]:
         reading = diagnose(find_sources([str(folder)]))
     except InputError:  # no log was written, or it is gone
         return []
+    causes = [one for one in reading.findings if one.status == "fail"]
+    possible = [one for one in reading.findings if one.status == "warn" and _may_explain(one)]
     return [
         replace(one, status="warn", title=f"the ranks' logs say: {one.title}")
-        for one in reading.findings
-        if one.status == "fail"
+        for one in causes or possible
     ]
+
+
+def _may_explain(finding: Finding) -> bool:
+    """Return whether a warning of `diagnose` tells more than that ranks waited or ended."""
+    return finding.confidence == "possible" or finding.category == "unknown-exception"
