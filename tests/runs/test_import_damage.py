@@ -155,6 +155,31 @@ def test_a_tag_within_a_row() -> None:
     assert figures(read(tagged, "x")) == figures(read(text, "x"))
 
 
+@pytest.mark.parametrize("place", [7, 200, 701, 702, 703, 704, 705])
+def test_a_tag_within_a_document(place: int) -> None:
+    """mpirun puts its tag again where a long line fills its buffer, within a number too."""
+    line = (SAMPLES / "prints" / "iperf3-3.9-bidir.json").read_text().rstrip("\n")
+    tagged = f"[1,0]<stdout>:{line[:place]}[1,0]<stdout>:{line[place:]}\n"
+    assert figures(read(tagged, "x")) == figures(read(line, "x"))
+
+
+def test_a_row_of_osu_with_a_tag_or_another_rank_in_it() -> None:
+    text = (SAMPLES / "prints" / "osu-7.4.txt").read_text()
+    plain = figures(read(text, "x"))
+    for tag in ("[1,0]<stdout>:", "[1,1]<stderr>:some warning\n[1,0]<stdout>:"):
+        tagged = "".join(f"[1,0]<stdout>:{line}\n" for line in text.splitlines())
+        cut = tagged.replace("65536                  1", f"65536       {tag}           1")
+        assert cut != tagged
+        assert figures(read(cut, "x")) == plain
+
+
+def test_a_document_behind_lines_of_a_script() -> None:
+    text = (SAMPLES / "prints" / "nccl_tests-straggler.json").read_text()
+    assert figures(read(f"+ ./all_reduce_perf -J out.json\n{text}", "x")) == figures(
+        read(text, "x")
+    )
+
+
 def test_a_line_that_the_container_runtime_cut() -> None:
     line = (SAMPLES / "prints" / "iperf3-3.9-bidir.json").read_text().rstrip("\n")
     stamp = "2026-02-16T10:00:02.1Z stdout"

@@ -37,7 +37,7 @@ def _link_of(name: str) -> float:
 
 
 def set_apart(
-    measurements: Iterable[Measurement], most: float
+    measurements: Iterable[Measurement], most: float, tool: str = "nccl-tests"
 ) -> tuple[tuple[Measurement, ...], tuple[ToolFigure, ...]]:
     """Return the measurements that a link can carry, and the others as figures that are marked."""
     kept, beyond = [], []
@@ -47,7 +47,7 @@ def set_apart(
         else:
             beyond.append(
                 ToolFigure(
-                    tool="nccl-tests",
+                    tool=tool,
                     test=f"{one.op}, {'in-place' if one.in_place else 'out-of-place'}",
                     size_bytes=one.size_bytes,
                     unit="B/s",
@@ -66,6 +66,11 @@ def marked(figures: Iterable[ToolFigure]) -> list[ToolFigure]:
         else one
         for one in figures
     ]
+
+
+def most_of_any() -> float:
+    """Return the busbw above which nothing is believed whatever the link is."""
+    return _AGAIN * _FASTEST_LINK
 
 
 def find_beyond(figures: Iterable[ToolFigure], most: float = 0.0) -> Iterator[Finding]:

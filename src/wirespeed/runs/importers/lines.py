@@ -132,12 +132,29 @@ def _parts(line: str, hosts: frozenset[str]) -> Iterator[Prefix]:
         yield Prefix(text=line.rstrip("\r"))
         return
     found = strip_launcher(line)
-    while tag := _TAG.search(found.text) if "<std" in found.text else None:
-        later = strip_launcher(found.text[tag.start() :])
-        later.host = later.host or found.host
-        found.text = found.text[: tag.start()]
+    if "<std" in found.text:
+        yield from _between_tags(found)
+    else:
         yield found
-        found = later
+
+
+def _between_tags(found: Prefix) -> Iterator[Prefix]:
+    """Yield the parts of a line that has tags in it.
+
+    A writer's own tag comes again where it flushed, within a word too: there its line goes on.
+    """
+    tags = list(_TAG.finditer(found.text))
+    text, ends = found.text, [tag.start() for tag in tags[1:]] + [len(found.text)]
+    if tags:
+        found.text = text[: tags[0].start()]
+    for tag, end in zip(tags, ends, strict=True):
+        later = strip_launcher(text[tag.start() : end])
+        later.host = later.host or found.host
+        if (later.host, later.rank) == (found.host, found.rank):
+            found.text += text[tag.end() : end]
+        else:
+            yield found
+            found = later
     yield found
 
 

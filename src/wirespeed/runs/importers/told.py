@@ -15,7 +15,7 @@ from wirespeed.model.records import Choice, Finding, Measurement, NodeFacts, Run
 from wirespeed.model.units import format_figure
 from wirespeed.runs.findings import make_finding
 from wirespeed.runs.folder import begun, ended, new_id, now_text
-from wirespeed.runs.importers.limits import find_beyond, marked
+from wirespeed.runs.importers.limits import find_beyond, marked, most_of_any, set_apart
 from wirespeed.runs.importers.pair_matrix import find_slow_gpus, gpu_of
 from wirespeed.statistics import MAD_TO_SIGMA
 
@@ -244,7 +244,8 @@ def tool_run(
             f"{name}: no results of {tool} in it", expected="the output of a whole test"
         )
     check_number(len(figures), name)
-    figures = marked(figures)
+    measurements, beyond = set_apart(measurements, most_of_any(), tool)
+    figures = [*marked(figures), *beyond]
     findings = [*findings, *find_beyond(figures)]
     unsure = any(one.unit and one.low is None for one in figures) or bool(measurements)
     why = f"{tool} tells one figure and no samples"
