@@ -28,6 +28,8 @@ class Prefix:
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _MOST = 8
 """Prefixes that are taken off one line."""
+_LONGEST = 2000
+"""Characters of a line in which a prefix of a table or a document is looked for."""
 
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _CLOCK = r"(?P<clock>\d\d:\d\d:\d\d)"
@@ -120,9 +122,15 @@ def strip_launcher(line: str) -> Prefix:
 
     For tables and JSON: what is left is what the program printed, without its indentation.
     """
-    found = _strip(line, (*_LAUNCHERS, *_BY_PEOPLE))
+    # A document may be one line of megabytes, which no pattern is to walk through.
+    head, rest = line[:_LONGEST], line[_LONGEST:]
+    kinds = (*_LAUNCHERS, *_BY_PEOPLE)
+    found = _strip(head, kinds)
     if found.clock == "date" and _take_one(found, _AFTER_TIME):
-        return _strip(found.text, (*_LAUNCHERS, *_BY_PEOPLE), found)
+        found = _strip(found.text, kinds, found)
+    if rest:
+        end = head[len(head.rstrip("\r\n")) :]
+        found.text += end + (_ANSI.sub("", rest) if "\x1b" in rest else rest).rstrip("\r\n")
     return found
 
 

@@ -35,7 +35,7 @@ _DOCUMENTS: _Readers = (
     (re.compile(r'"nvbandwidth"\s*:'), runs_of_nvbandwidth),
     (re.compile(r'"version"\s*:\s*"iperf 3'), runs_of_iperf3),
     (re.compile(r'"coll_perf"\s*:'), runs_of_inspector),
-    (re.compile(r'(?:\A|\n)\s*\{[^\n]{0,100000}?"Defective Details"\s*:'), runs_of_diagnosis),
+    (re.compile(r'(?:\A\s*|\n[ \t]*)\{[^\n]{0,100000}?"Defective Details"\s*:'), runs_of_diagnosis),
     (re.compile(r'\A\s*\{\s*"(?:node"\s*:\s*"[^\n]{1,4000}?|[^"/\n]{1,100})/'), runs_of_superbench),
     (re.compile(r'"?test_info"?\s*:\s*\{\s*"?test"?\s*:'), runs_of_perftest),
 )
@@ -48,7 +48,7 @@ _TEXTS: tuple[Callable[[PlainText, str, int], Iterator[Run]], ...] = (
     lambda plain, name, ranks: runs_of_ds_bench(plain.text, name),
 )
 _NEAR = 1 << 16
-_DOCUMENT = re.compile(r"^\s*\{", re.MULTILINE)
+_DOCUMENT = re.compile(r"^[ \t]*\{", re.MULTILINE)
 
 
 def import_bytes(data: bytes, *, name: str, op: str = "", ranks: int = 0) -> list[Run]:
