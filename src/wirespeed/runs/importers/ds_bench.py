@@ -69,7 +69,7 @@ def _blocks(text: str) -> Iterator[_Block]:
             if block is not None:
                 yield block
             op = "send_recv" if found[1] in _POINT_TO_POINT else operation_in(found[1])
-            block = _Block(op, int(found[2])) if op else None
+            block = _Block(op, int(found[2])) if op and int(found[2]) else None
         elif block is not None and (columns := _COLUMNS.search(line[:1000])):
             block.raw = bool(columns[1])
         elif block is not None and (row := _ROW.fullmatch(line.strip()[:1000])):

@@ -208,7 +208,7 @@ def _measurements(block: _Block) -> Iterator[Measurement]:
             busbw=algbw * known.bus_factor(block.ranks) if block.ranks else 0.0,
             wrong=0 if _validation(cells) == "pass" else None,
             skew=max(0.0, cells["Max"].value - cells["Min"].value) * MICRO
-            if "Max" in cells
+            if "Max" in cells and "Min" in cells
             else 0.0,
         )
 
