@@ -167,6 +167,7 @@ class _Reader:
 
     def _begin(self) -> None:
         """Start the next table, unless this one has no rows yet."""
+        self.end()
         if self._table.complete or self._table.rows:
             self.tables.append(Table(program=self._next_program))
             self._layout, self._next_program = None, ""
