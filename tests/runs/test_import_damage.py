@@ -187,6 +187,17 @@ def test_a_line_that_the_container_runtime_cut() -> None:
     assert figures(read(cut, "x")) == figures(read(line, "x"))
 
 
+def test_a_last_row_without_its_end() -> None:
+    """Pasted: what may be cut is left out, and the run says so; of perftest all that counts is there."""
+    osu = (SAMPLES / "prints" / "osu-7.4.txt").read_text().rstrip("\n")
+    (run,) = read(osu, "x")
+    assert "last line" in [choice.name for choice in run.choices]
+    assert not [f for f in run.figures if f.test == "Latency" and f.size_bytes == 65536]
+    text = (SAMPLES / "prints" / "perftest-4.5.txt").read_text()
+    pasted = text[: text.index("0.002924") + len("0.002924")]
+    assert figures(read(pasted, "x")) == figures(read(text, "x"))
+
+
 @pytest.mark.parametrize(
     "text",
     ['{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2.4}\n{"step": 3, "loss": 2.3}\n'],
