@@ -41,7 +41,7 @@ _ALONE = (
 )
 """Without a thread: NCCL's plugins, and logs that were cut; and not a source file's name, nor a
 function's, after it. It counts only where nothing else names a host."""
-_INDENT = r" {1,64}(?=\S)"
+_INDENT = r" [ \t]{0,64}(?=\S)"
 """Tables are indented: `node-1:             #bytes …`."""
 
 

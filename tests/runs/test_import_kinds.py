@@ -241,6 +241,15 @@ def test_both_ways_under_the_same_keys() -> None:
     assert {f.settings.startswith("both ways at once") for f in run.figures} == {True}
 
 
+def test_both_ways_as_iperf3_of_debian_12_wrote_them() -> None:
+    """Recorded over loopback with `--bidir -t 2 -J`."""
+    run = one(sample("iperf3-3.12-bidir.json"))
+    assert {f.place: f.value for f in run.figures if f.unit == "B/s"} == pytest.approx(
+        {"vm -> 127.0.0.1": 7563150150.44 / 8, "127.0.0.1 -> vm": 9609784734.85 / 8}
+    )
+    assert {f.settings for f in run.figures} == {"both ways at once, blocks of 131072 B, bbr"}
+
+
 def test_both_ways_of_which_a_json_reader_kept_the_second() -> None:
     """What jq makes of the same file: the sums of the way back, the streams of both."""
     data = json.loads(sample("iperf3-3.9-bidir.json"))
@@ -506,6 +515,31 @@ def test_nccl_inspector() -> None:
         ("node-0", (0,)),
         ("node-1", (1,)),
     ]
+
+
+def inspected(**call: Any) -> str:
+    header = {"id": "0x1", "rank": 0, "n_ranks": 4, "nnodes": 1}
+    told = {"coll": "AllGather", "coll_msg_size_bytes": 1 << 20, "coll_exec_time_us": 100, **call}
+    return json.dumps({"header": header, "metadata": {"hostname": "a"}, "coll_perf": told}) + "\n"
+
+
+def test_the_sizes_and_clocks_of_nccl_inspector() -> None:
+    """Of all_gather it writes one rank's bytes, and a bandwidth of all ranks' together."""
+    algbw = {"coll_algobw_gbs": 4 * 1.048576e6 / 1e-4 / 1e9, "coll_busbw_gbs": 31.457}
+    gpu = inspected(coll_sn=1, coll_timing_source="kernel_gpu", **algbw)
+    host = inspected(coll_sn=2, coll_timing_source="collective_cpu", **algbw)
+    run = one(gpu + host)
+    assert [(m.engine, m.size_bytes) for m in run.measurements] == [
+        ("nccl-inspector", 4 << 20),
+        ("nccl-inspector collective_cpu", 4 << 20),
+    ]
+    assert run.measurements[0].busbw == pytest.approx(0.75 * run.measurements[0].algbw, rel=1e-3)
+
+
+def test_records_of_nccl_inspector_behind_one_header() -> None:
+    first, second = inspected(coll_sn=1), json.loads(inspected(coll_sn=2))
+    run = one(first + json.dumps({"coll_perf": second["coll_perf"]}) + "\n")
+    assert [(m.ranks, m.iterations) for m in run.measurements] == [(4, 2)]
 
 
 def test_superbenchs_diagnosis() -> None:

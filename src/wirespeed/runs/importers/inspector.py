@@ -1,14 +1,16 @@
 """JSON Lines of NCCL Inspector: a line per collective and rank of a job.
 
 {"header": {id, rank, n_ranks, nnodes}, "metadata": {hostname, pid, dump_timestamp_us, …}, "coll_perf":
-{coll, coll_sn, coll_msg_size_bytes, coll_exec_time_us, coll_algobw_gbs, coll_busbw_gbs}}. The time is
-that of the kernel on one rank, so it holds the wait for ranks that come later. Source: the plugin
+{coll, coll_sn, coll_msg_size_bytes, coll_exec_time_us, coll_timing_source, coll_algobw_gbs,
+coll_busbw_gbs}}. The time is that of the kernel on one rank, so it holds the wait for ranks that come
+later; by the GPU's clock, or by the host's, which is another series. Source: the plugin
 `inspector` of NVIDIA/nccl.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from statistics import median
+from typing import Any
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.node_facts import Facts
@@ -28,8 +30,10 @@ from wirespeed.runs.importers.told import (
 )
 from wirespeed.statistics import time_stats
 
-_Key = tuple[str, int, int]
-"""Operation, ranks of the communicator, bytes."""
+_Key = tuple[str, int, int, str]
+"""Operation, ranks of the communicator, bytes as nccl-tests counts them, the clock of its times."""
+_GPU_CLOCK = "kernel_gpu"
+_AGREES = 0.05
 
 
 def runs_of_inspector(text: str, name: str) -> Iterator[Run]:
@@ -38,13 +42,19 @@ def runs_of_inspector(text: str, name: str) -> Iterator[Run]:
     hosts: dict[str, set[int]] = {}
     times = Counter[int]()
     first = None
+    header: dict[str, Any] = {}
+    about: dict[str, Any] = {}
     for data in unique_documents(text, source=name, times=times):
-        call, header, about = part(data, "coll_perf"), part(data, "header"), part(data, "metadata")
+        # Newer versions write both once, for all lines up to the next such.
+        header, about = part(data, "header") or header, part(data, "metadata") or about
+        call = part(data, "coll_perf")
         op, ranks = operation_in(words(call.get("coll"))), int(number(header.get("n_ranks")) or 0)
         size, time = number(call.get("coll_msg_size_bytes")), number(call.get("coll_exec_time_us"))
         if op not in CATALOGUE or not ranks or not size or not time:
             continue
-        calls.setdefault((op, ranks, int(size)), []).append(
+        moved = _moved(int(size), ranks, time, number(call.get("coll_algobw_gbs")))
+        clock = words(call.get("coll_timing_source"), 40) or _GPU_CLOCK
+        calls.setdefault((op, ranks, moved, clock), []).append(
             (time * MICRO, number(call.get("coll_busbw_gbs")))
         )
         host, rank = words(about.get("hostname")), number(header.get("rank"))
@@ -61,14 +71,23 @@ def runs_of_inspector(text: str, name: str) -> Iterator[Run]:
         measurements=[_measurement(key, alike) for key, alike in calls.items()],
         nodes=nodes,
         started=moment(first * MICRO if first else None),
-        ranks=max((ranks for _, ranks, _ in calls), default=0),
+        ranks=max((ranks for _, ranks, _, _ in calls), default=0),
     )
     yield once(run, max(times.values(), default=0))
 
 
+def _moved(size: int, ranks: int, time_us: float, algbw: float | None) -> int:
+    """Return the bytes as nccl-tests counts them: of all_gather and reduce_scatter all ranks' together.
+
+    The file's own bandwidth says which it is.
+    """
+    ratio = (algbw or 0.0) * GIGA * time_us * MICRO / size
+    return size * ranks if abs(ratio / ranks - 1) <= _AGREES else size
+
+
 def _measurement(key: _Key, calls: list[tuple[float, float | None]]) -> Measurement:
     """calls: (seconds, busbw in GB/s as printed) of each."""
-    op, ranks, size = key
+    op, ranks, size, clock = key
     known = CATALOGUE[op]
     times = [time for time, _ in calls]
     stats = time_stats(times)
@@ -76,7 +95,7 @@ def _measurement(key: _Key, calls: list[tuple[float, float | None]]) -> Measurem
     computed = size / stats.median * known.bus_factor(ranks)
     return Measurement(
         op=op,
-        engine="nccl-inspector",
+        engine="nccl-inspector" if clock == _GPU_CLOCK else f"nccl-inspector {clock}",
         dtype="unknown",
         redop="unknown" if known.reduces else "none",
         root=0 if known.rooted else -1,
