@@ -32,6 +32,35 @@ def test_every_notation_in_one_file(tmp_path: Path) -> None:
     )
 
 
+def test_a_line_per_slot_as_pbs_and_lsf_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "nodefile"
+    path.write_text("gpu-1\ngpu-1\ngpu-1\ngpu-2\ngpu-2\ngpu-3\n")
+    assert read_hostfile(path) == (Host("gpu-1", 3), Host("gpu-2", 2), Host("gpu-3", 1))
+    path.write_text("gpu-2\ngpu-1\n")  # one line each says nothing of slots
+    assert read_hostfile(path) == (Host("gpu-2"), Host("gpu-1"))
+    assert parse_hosts("a,a,b") == (Host("a", 2), Host("b", 1))
+
+
+def test_addresses_in_brackets(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("[fd00::1]:8\nfd00::2 slots=4\nfd00::3\n[fd00::4]\n")
+    expected = (Host("fd00::1", 8), Host("fd00::2", 4), Host("fd00::3"), Host("fd00::4"))
+    assert read_hostfile(path) == expected
+    assert parse_hosts("[fd00::1]:8,[fd00::2]") == (Host("fd00::1", 8), Host("fd00::2"))
+
+
+def test_ranges_as_slurm_writes_them(tmp_path: Path) -> None:
+    names = ("node01", "node02", "node03", "node07")
+    assert parse_hosts("node[01-03,07]") == tuple(map(Host, names))
+    path = tmp_path / "hosts"
+    path.write_text("node[01-03,07]:4\nrack[1-2]-n[1-2] slots=8\n")
+    racks = ("rack1-n1", "rack1-n2", "rack2-n1", "rack2-n2")
+    assert read_hostfile(path) == (
+        *(Host(name, 4) for name in names),
+        *(Host(name, 8) for name in racks),
+    )
+
+
 HOSTILE = [
     pytest.param("a:" + "9" * 5001, id="digits"),
     "-oProxyCommand=id",
@@ -45,6 +74,14 @@ HOSTILE = [
     "a:x",
     "a:99999",
     "'",
+    "n[1-",
+    "n[3-1]",
+    "n[1-999999999]",
+    "n[1-99999][1-99999]",
+    "n[a-b]",
+    "[fd00::1]:0",
+    "[fd00::1]x",
+    "[]",
 ]
 
 

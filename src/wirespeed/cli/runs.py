@@ -248,16 +248,16 @@ def export(parquet: str, **told: Any) -> None:
 @option("--ranks N", "Ranks of one group, if the file does not tell.", click.IntRange(min=1))
 @shape_options
 def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **told: Any) -> None:
-    """Import what other tools measured: nccl-tests, OSU, perftest, iperf3, nvbandwidth, dcgmi diag,
-    SuperBench, or a benchmark script for DDP.
+    """Import what other tools measured: nccl-tests, ds_bench, OSU, perftest, iperf3, nvbandwidth, …
 
-    FILE is what nccl-tests, the OSU micro-benchmarks or perftest (ib_write_bw and the like) printed;
-    the JSON of nccl-tests -J, perftest --out_json, iperf3 -J, nvbandwidth -j or dcgmi diag -j;
-    SuperBench's results-summary.jsonl; or the JSON {name, world_size, timestamp, config, results} that
-    scripts after cuda-lab's distributed_benchmarks.py write. `-` is standard input. Which it is, is told
-    by the content. Text may be part of a larger log, with the prefixes of mpirun, srun or kubectl. Each
-    table of nccl-tests and each JSON document becomes a run. Nothing is stored unless every FILE can be
-    read.
+    FILE is what nccl-tests, ds_bench, the OSU micro-benchmarks, perftest (ib_write_bw and the like),
+    nvbandwidth or IBM's communication benchmark printed; the JSON of nccl-tests -J, rccl-tests (or its
+    CSV), perftest --out_json, iperf3 -J or --json-stream, nvbandwidth -j or dcgmi diag -j; the JSON
+    Lines of NCCL Inspector or SuperBench (results-summary.jsonl, diagnosis); or the JSON {name,
+    world_size, timestamp, config, results} that scripts after cuda-lab's distributed_benchmarks.py
+    write. `-` is standard input. The content says which it is. It may be part of a larger log, with the
+    prefixes of mpirun, srun, kubectl, pdsh or a log collector. Each table of nccl-tests and each JSON
+    document becomes a run. Nothing is stored unless every FILE can be read.
 
     Which nodes it was is read out of the file as far as it tells; --gpu and the like complete that
     and are kept. The last line of each run says whether its best figure is normal for such nodes.

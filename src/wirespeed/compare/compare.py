@@ -20,7 +20,7 @@ from wirespeed.compare.estimate import (
     quantile,
     runs_needed,
 )
-from wirespeed.compare.figures import FIELDS, Facts, differences, facts_of, figures_of
+from wirespeed.compare.figures import FIELDS, Facts, differences, facts_of, figures_of, same_series
 from wirespeed.errors import UsageError
 from wirespeed.model.derived_records import (
     Change,
@@ -69,7 +69,7 @@ def compare(
     """
     _refuse_overlap(sides)
     names = _names(sides)
-    figures = [_figures(side.runs, only, across) for side in sides]
+    figures = _by_name_of_today([_figures(side.runs, only, across) for side in sides])
     facts = [facts_of(side.runs) for side in sides]
     versus = []
     for index in range(1, len(sides)):
@@ -208,6 +208,18 @@ def _figures(runs: Sequence[Run], only: Collection[str], across: Collection[str]
     return found
 
 
+def _by_name_of_today(sides: Sequence[Figures]) -> list[Figures]:
+    """Return the sides' figures, those of earlier versions by the names that other sides have."""
+    names = same_series(what for side in sides for what in side)
+    found: list[Figures] = []
+    for side in sides:
+        own: dict[What, list[Figure]] = {}
+        for what, figures in side.items():
+            own.setdefault(names.get(what, what), []).extend(figures)
+        found.append(own)
+    return found
+
+
 def _wanted(what: What, only: Collection[str]) -> bool:
     return not only or any(what.get(name) in only for name in ("op", "strategy", "tool"))
 
@@ -342,9 +354,12 @@ def trend(
     their own.
     """
     found: dict[tuple[What, tuple[str, int]], list[Point]] = {}
-    for point in sorted(points, key=lambda point: (point.started, point.run)):
+    ordered = sorted(points, key=lambda point: (point.started, point.run))
+    names = same_series(point.what for point in ordered)
+    for point in ordered:
         if not point.figure.wrong:
-            found.setdefault((point.what, point.world), []).append(point)
+            what = names.get(point.what, point.what)
+            found.setdefault((what, point.world), []).append(replace(point, what=what))
     several = [series for series in found.values() if len(series) > 1]
     series = [
         _series(points, places)

@@ -1,6 +1,7 @@
 """What each run measured, by what was measured: the figures that are compared."""
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from statistics import NormalDist, fmean, median
@@ -36,7 +37,7 @@ COMPUTE = ("op", "dtype", "size", "together", "cores", "host", "device")
 SOAK = ("op", "dtype", "size_bytes", "ranks")
 _UNIT = 1e12
 """Operations or bytes whose time is compared."""
-TOOL = ("tool", "test", "place", "size_bytes", "unit")
+TOOL = ("tool", "test", "place", "size_bytes", "unit", "settings")
 STORAGE = ("figure", "ranks", "folder")
 _PARTS = (COLLECTIVE, TRAINING, GOODPUT, SOAK, WATCHED, REPLAY, LOAD, COMPUTE, TOOL, STORAGE)
 FIELDS = tuple(dict.fromkeys(name for part in _PARTS for name in part))
@@ -89,8 +90,10 @@ def _measured(run: Run) -> Iterator[tuple[FigureKind, Sequence[str], Sequence[An
             yield "replay", REPLAY, (name, run.world.size, r.title), _of_median(time)
     yield from _loads(run)
     yield from _of_devices(run)
-    for f in (one for one in run.figures if one.unit and one.value > 0):
-        yield "tool", TOOL, attrgetter(*TOOL)(f), _of_tool(f)
+    for f in (one for one in run.figures if one.unit and one.value > 0 and not one.beyond):
+        # Without settings the key is that of a run stored before they were kept.
+        names = TOOL if f.settings else TOOL[:-1]
+        yield "tool", names, attrgetter(*names)(f), _of_tool(f)
     for key, cells in _soaked(run).items():
         yield "soak", SOAK, key, _of_soak(cells)
     yield from _stored(run)
@@ -242,6 +245,43 @@ def _mean(figures: list[Figure]) -> Figure:
         samples=sum(f.samples for f in figures),
         wrong=any(f.wrong for f in figures),
     )
+
+
+# Names of series that were less exact in runs stored by earlier versions.
+
+_ONE_CALL = re.compile(r"(?:OpenSHMEM|MPI)_?\w* (?=\S)")
+_ITSELF = "osu "
+
+
+def earlier_name(what: What) -> What | None:
+    """Return the name that an earlier version gave such a series; None where it is the same.
+
+    Until then an import of perftest, iperf3 or OSU kept no settings, OSU's one-sided tests had no
+    call in their name, and its collectives no library.
+    """
+    told = dict(what.fields)
+    engine = str(told.get("engine") or "")
+    if what.kind == "collective" and engine.startswith(_ITSELF):
+        return What(what.kind, tuple({**told, "engine": _ITSELF.strip()}.items()))
+    if what.kind != "tool" or not told.pop("settings", None):
+        return None
+    if told.get("tool") == "osu":
+        told["test"] = _ONE_CALL.sub("", str(told["test"]), count=1)
+    return What(what.kind, tuple(told.items()))
+
+
+def same_series(whats: Iterable[What]) -> dict[What, What]:
+    """Return by name of an earlier version the series of today that it stands for.
+
+    Only where one of these is such a series: of several nobody knows which was meant.
+    """
+    known = dict.fromkeys(whats)
+    found: dict[What, list[What]] = {}
+    for what in known:
+        earlier = earlier_name(what)
+        if earlier is not None and earlier in known:
+            found.setdefault(earlier, []).append(what)
+    return {earlier: today[0] for earlier, today in found.items() if len(today) == 1}
 
 
 # What is recorded of a run beside its figures, and what of that differs between two sides.

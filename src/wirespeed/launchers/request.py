@@ -9,6 +9,7 @@ Names of nodes, from `--hosts` or a hostfile in one of the usual notations.
 
 import re
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -17,6 +18,7 @@ from pathlib import Path
 from wirespeed.errors import InputError, UsageError
 from wirespeed.launchers.base import Engine, Host, Job
 from wirespeed.launchers.node.snapshot import interface_variables
+from wirespeed.launchers.node_lists import expand, split_list
 from wirespeed.launchers.rank_wrapper import DIRECTORY, GRACE
 from wirespeed.launchers.texts import make_error
 from wirespeed.node.reading import read_whole
@@ -30,18 +32,25 @@ _MOST_SLOTS = 4096
 _MOST_BYTES = 16 << 20
 _SLOT_WORD = re.compile(r"slots=(\d+)")
 _IGNORED_WORD = re.compile(r"max[-_]slots=\d+")
-_NOTATIONS = "`host`, `host slots=8` (DeepSpeed, Open MPI) or `host:8` (MPICH, --host)"
+_NOTATIONS = (
+    "`host`, `host slots=8` (DeepSpeed, Open MPI), `host:8` or `[address]:8` (MPICH, --host), "
+    "`node[01-03,07]` (Slurm), or a line per slot (PBS)"
+)
+_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\](?::(.*))?")
+"""An IPv6 address as it is written where a number follows."""
 
 
 def parse_hosts(text: str) -> tuple[Host, ...]:
-    """`a,b:4`: hosts with or without slots. UsageError for anything else, and for a host twice."""
-    hosts = tuple(_host(word.strip(), "--hosts") for word in text.split(","))
-    _refuse_twice(hosts, "--hosts")
-    return hosts
+    """Return the hosts of `a,b:4,node[01-03]`, with or without slots; UsageError for anything else.
+
+    A host that is there several times without slots has so many, as for Open MPI's --host.
+    """
+    hosts = [host for word in split_list(text) for host in _hosts_of(word, "--hosts")]
+    return _each_once(hosts, "--hosts")
 
 
 def read_hostfile(path: Path) -> tuple[Host, ...]:
-    """The hosts of a file, one a line; InputError names the line that is none."""
+    """Return the hosts of a file, one per line or slot; InputError names the line that is none."""
     try:
         lines = read_whole(path, _MOST_BYTES, pipes=True).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -51,35 +60,48 @@ def read_hostfile(path: Path) -> tuple[Host, ...]:
             why=getattr(error, "strerror", None) or error,
             notations=_NOTATIONS,
         ) from error
-    hosts = []
+    hosts: list[Host] = []
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if words:
-            hosts.append(_host_of_line(words, f"{path}:{number}"))
+            hosts += _hosts_of_line(words, f"{path}:{number}")
     if not hosts:
-        raise InputError(f"hostfile {path} names no host", expected=f"a line a node: {_NOTATIONS}")
-    _refuse_twice(hosts, str(path))
-    return tuple(hosts)
+        raise InputError(
+            f"hostfile {path} names no host", expected=f"a line per node: {_NOTATIONS}"
+        )
+    return _each_once(hosts, str(path))
 
 
-def _host_of_line(words: Sequence[str], where: str) -> Host:
-    host = _host(words[0], where)
-    slots = host.slots
+def _hosts_of_line(words: Sequence[str], where: str) -> list[Host]:
+    hosts = [host for word in split_list(words[0]) for host in _hosts_of(word, where)]
     for word in words[1:]:
         if found := _SLOT_WORD.fullmatch(word):
             slots = _slots(found[1], where)
+            hosts = [Host(host.name, slots) for host in hosts]
         elif not _IGNORED_WORD.fullmatch(word):
             raise InputError(f"{where}: {word!r} is not known", expected=_NOTATIONS)
-    return Host(host.name, slots)
+    return hosts
 
 
-def _host(word: str, where: str) -> Host:
-    name, colon, slots = word.rpartition(":")
-    if not colon or ":" in name:
-        name, slots = word, ""
-    if not _NAME.fullmatch(name):
-        raise InputError(f"{where}: {name!r} is no host name", expected=_NOTATIONS)
-    return Host(name, _slots(slots, where) if slots or (colon and name != word) else None)
+def _hosts_of(word: str, where: str) -> list[Host]:
+    """Return the hosts that one word means: a name, an address, a range, each with slots or without."""
+    if found := _BRACKETED.fullmatch(word):
+        name, slots = found[1], found[2]
+        names = [name]
+    else:
+        name, colon, slots_text = word.rpartition(":")
+        if not colon or ":" in name:
+            name, slots_text, colon = word, "", ""
+        slots = slots_text if colon else None
+        try:
+            names = expand(name)
+        except UsageError as error:
+            raise InputError(f"{where}: {error.saw}", expected=error.expected) from error
+    for one in names:
+        if not _NAME.fullmatch(one):
+            raise InputError(f"{where}: {one!r} is no host name", expected=_NOTATIONS)
+    count = _slots(slots, where) if slots is not None else None
+    return [Host(one, count) for one in names]
 
 
 def _slots(text: str, where: str) -> int:
@@ -88,16 +110,21 @@ def _slots(text: str, where: str) -> int:
     return int(text)
 
 
-def _refuse_twice(hosts: Sequence[Host], where: str) -> None:
-    names = [host.name for host in hosts]
-    for name in names:
-        if names.count(name) > 1:
+def _each_once(hosts: Sequence[Host], where: str) -> tuple[Host, ...]:
+    """Return each host once: where hosts without slots are repeated, with a slot per time."""
+    times = Counter(host.name for host in hosts)
+    if max(times.values()) == 1:
+        return tuple(hosts)
+    for host in hosts:
+        if host.slots is not None and times[host.name] > 1:
             raise make_error(
                 "host_twice",
                 where=where,
-                name=name,
-                slots=sum(h.slots or 1 for h in hosts if h.name == name),
+                name=host.name,
+                slots=sum(h.slots or 1 for h in hosts if h.name == host.name),
             )
+    slots = {host.name: times[host.name] if host.slots is None else host.slots for host in hosts}
+    return tuple(Host(name, count) for name, count in slots.items())
 
 
 YES = "yes"

@@ -254,7 +254,10 @@ class Replay:
         return f"{counted(calls, 'call')}, {format_size(sent)}"
 
 
-TOOLS = ("dcgm", "iperf3", "nvbandwidth", "osu", "perftest", "superbench")
+TOOLS = (
+    *("dcgm", "ds_bench", "iperf3", "nccl-inspector", "nccl-tests", "nvbandwidth", "osu"),
+    *("p2pBandwidthLatencyTest", "perftest", "superbench"),
+)
 """Other tools whose figures a run may hold."""
 FigureUnit = Literal["B/s", "FLOP/s", "1/s", "s", ""]
 """Base units; empty: another one, which the tool's documentation tells."""
@@ -265,7 +268,8 @@ class ToolFigure:
     """What another tool measured that is no collective: a copy, a link, a kernel (`runs import`)."""
 
     tool: str
-    """One of `dcgm`, `iperf3`, `nvbandwidth`, `osu`, `perftest` and `superbench`."""
+    """One of `dcgm`, `ds_bench`, `iperf3`, `nccl-inspector`, `nccl-tests`, `nvbandwidth`, `osu`,
+    `p2pBandwidthLatencyTest`, `perftest` and `superbench`."""
     test: str
     """As the tool calls it: `host_to_device_memcpy_ce`, `ib_write_bw`, `kernel-launch/event_time`."""
     place: str = ""
@@ -283,6 +287,11 @@ class ToolFigure:
     """Upper end of that interval."""
     samples: Count = 0
     """Repetitions behind it; 0: not told."""
+    settings: Annotated[str, SPARSE] = ""
+    """Everything else by which the file sets this series apart: `MPI_Put, MPI_Win_flush`, `qps 4`;
+    absent: nothing, or imported by a version that did not keep it."""
+    beyond: Annotated[bool, SPARSE] = False
+    """Whether it is above what any link carries: it is shown and compared with nothing."""
 
 
 Parallelism = Literal["tensor", "pipeline", "data", "expert"]

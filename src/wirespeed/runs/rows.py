@@ -139,6 +139,16 @@ class FigureRow:
         rate (`What.unit`) those for one of its unit."""
         return math.exp(self.log_s)
 
+    @property
+    def earlier_what(self) -> str:
+        """Return `what` as an earlier version wrote it, which may be the same."""
+        from wirespeed.compare.figures import earlier_name
+
+        if self.kind not in ("tool", "collective"):
+            return self.what
+        earlier = earlier_name(self.told()[0])
+        return json.dumps(earlier.fields) if earlier else self.what
+
     def told(self) -> "tuple[What, Figure]":
         """As `figures_of` gives it. ValueError or TypeError where `what` is none."""
         from wirespeed.compare.estimate import Figure

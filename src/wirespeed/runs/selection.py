@@ -77,6 +77,8 @@ class _Stored:
 
     row: RunRow
     figures: frozenset[str]
+    earlier: frozenset[str]
+    """The figures by the names that earlier versions gave them."""
 
     def is_like(self, other: "_Stored") -> bool:
         mine, theirs = self.row, other.row
@@ -84,12 +86,20 @@ class _Stored:
             return False
         if (mine.world_size, mine.nodes) != (theirs.world_size, theirs.nodes):
             return False
-        return 2 * len(self.figures & other.figures) > len(self.figures | other.figures)
+        if _mostly_same(self.figures, other.figures):
+            return True
+        # An import of an earlier version beside one of today.
+        one_is_earlier = (self.figures == self.earlier) != (other.figures == other.earlier)
+        return one_is_earlier and _mostly_same(self.earlier, other.earlier)
 
     @property
     def kind(self) -> str:
         """`bench on 2 ranks`."""
         return f"{self.row.command} on {counted(self.row.world_size, 'rank')}"
+
+
+def _mostly_same(one: frozenset[str], other: frozenset[str]) -> bool:
+    return 2 * len(one & other) > len(one | other)
 
 
 def _newest(reference: str) -> list[_Stored]:
@@ -168,11 +178,13 @@ def _stored() -> Iterator[_Stored]:
             which = RunFilter(finished=True, last=last)
             rows = index.runs(which)
             figures: dict[str, set[str]] = {}
+            earlier: dict[str, set[str]] = {}
             for figure in index.figures(which=which):
                 figures.setdefault(figure.run, set()).add(figure.what)
+                earlier.setdefault(figure.run, set()).add(figure.earlier_what)
             for row in rows[: len(rows) - seen][::-1]:
                 if row.run in figures and not row.damaged:
-                    yield _Stored(row, frozenset(figures[row.run]))
+                    yield _Stored(row, frozenset(figures[row.run]), frozenset(earlier[row.run]))
             if len(rows) < last:
                 return
             seen, last = len(rows), 10 * last

@@ -325,8 +325,9 @@ def _watched(run: Run) -> _Figures:
 def _tools(run: Run) -> _Figures:
     names = {"B/s": "bytes_per_second", "FLOP/s": "flops", "1/s": "per_second", "s": "seconds"}
     for f in run.figures:
-        if f.unit:
-            yield (f.tool, f.test, f.place, f.size_bytes), {f"tool_{names[f.unit]}": f.value}
+        if f.unit and not f.beyond:
+            test = f"{f.test} ({f.settings})" if f.settings else f.test
+            yield (f.tool, test, f.place, f.size_bytes), {f"tool_{names[f.unit]}": f.value}
 
 
 _SOURCES = (

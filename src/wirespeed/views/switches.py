@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.errors import UsageError, escaped
+from wirespeed.launchers.node_lists import expand, split_list
 from wirespeed.views.text import Grid, Style, counted
 
 if TYPE_CHECKING:
@@ -23,12 +24,6 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
 _KEY = re.compile(
     r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII
 )
-_WORD = re.compile(r"([^,\[\]]+)(?:\[([0-9,-]+)\])?([^,\[\]]*)")
-_LIST = re.compile(
-    r"(?:[^,\[\]]+(?:\[\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*\][^,\[\]]*)?(?:,|$))+",
-    re.ASCII,
-)
-_MOST = 100_000
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.ASCII)
 
 
@@ -90,25 +85,12 @@ def _bracketed(numbers: Sequence[int], width: int) -> str:
 
 def expanded(text: str) -> list[str]:
     """The names that a host list means, such as `node-[0-3,7],login`. UsageError for what is none."""
-    if not _LIST.fullmatch(text):
-        raise UsageError(f"{text[:80]!r} is no list of nodes", expected="names, node-[0-3,7]")
-    names: list[str] = []
-    for word in _WORD.finditer(text):
-        prefix, ranges, suffix = (part or "" for part in word.groups())
-        numbers = [f"{one:0{w}}" for part in ranges.split(",") if part for one, w in _range(part)]
-        names += [prefix.strip() + one + suffix.strip() for one in (numbers if ranges else [""])]
+    words = split_list(text)
+    if words[-1] == "" and len(words) > 1:  # a comma at the end
+        words.pop()
+    names = [name for word in words for name in expand(word)]
     refuse_strange(names)
     return list(dict.fromkeys(names))
-
-
-def _range(text: str) -> list[tuple[int, int]]:
-    """The numbers of `07-12`, each with the width that it has at least."""
-    first, _, last = text.partition("-")
-    count = int(last or first) - int(first) + 1
-    if not 0 < count <= _MOST:
-        raise UsageError(f"[{text}] is no list of nodes", expected=f"up to {_MOST:,} of them")
-    width = len(first) if first.startswith("0") else 0
-    return [(int(first) + one, width) for one in range(count)]
 
 
 def named(found: "Switches") -> list[tuple[str, tuple[str, ...]]]:

@@ -27,7 +27,7 @@ def tool_tables(run: Run, *, every: bool = False) -> list[tuple[str, Grid]]:
 def _by_test(figures: Sequence[ToolFigure]) -> Grid:
     tests: dict[tuple[object, ...], list[ToolFigure]] = {}
     for one in figures:
-        tests.setdefault((one.test, one.size_bytes, one.unit), []).append(one)
+        tests.setdefault((_test(one), one.size_bytes, one.unit), []).append(one)
     grid = Grid.of(_TESTS)
     for same in tests.values():
         grid.add(*_row(same))
@@ -43,19 +43,25 @@ def _row(same: Sequence[ToolFigure]) -> list[str]:
     if len(same) > 1:
         ends = [_value(ordered[0]), ordered[0].place, _value(ordered[-1])]
     alone = [_reach(first), _samples(first)] if len(same) == 1 else ["", ""]
-    shown = format_figure(usual, first.unit)
-    return [first.test, _size(first), str(len(same)), shown, *alone, *ends]
+    shown = format_figure(usual, first.unit) + (", above any link" if first.beyond else "")
+    return [_test(first), _size(first), str(len(same)), shown, *alone, *ends]
 
 
 def _each(figures: Sequence[ToolFigure]) -> Grid:
     grid = Grid.of(_EACH)
     for one in figures:
-        grid.add(one.test, _size(one), one.place, _value(one), _reach(one), _samples(one))
+        grid.add(_test(one), _size(one), one.place, _value(one), _reach(one), _samples(one))
     return grid
 
 
+def _test(one: ToolFigure) -> str:
+    """Return the test with its settings."""
+    return f"{one.test} ({one.settings})" if one.settings else one.test
+
+
 def _value(one: ToolFigure) -> str:
-    return format_figure(one.value, one.unit)
+    mark = ", above any link" if one.beyond else ""
+    return format_figure(one.value, one.unit) + mark
 
 
 def _size(one: ToolFigure) -> str:

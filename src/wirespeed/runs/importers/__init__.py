@@ -1,66 +1,61 @@
 """What other tools wrote, as runs: one file a format."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from wirespeed.collectives.collective import ALIASES
 from wirespeed.errors import InputError
-from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import (
-    Choice,
-    Finding,
-    Measurement,
-    NodeFacts,
-    Run,
-    ToldShape,
-    World,
-)
+from wirespeed.model.records import Choice, Run
 from wirespeed.runs import jsontext
-from wirespeed.runs.findings import make_finding
 from wirespeed.runs.importers.dcgm import runs_of_dcgm
 from wirespeed.runs.importers.ddp_script import run_of_script
+from wirespeed.runs.importers.ds_bench import runs_of_ds_bench
+from wirespeed.runs.importers.ibm import read_ibm_tables
+from wirespeed.runs.importers.inspector import runs_of_inspector
 from wirespeed.runs.importers.iperf3 import runs_of_iperf3
-from wirespeed.runs.importers.nccl_tests import read_json, read_tables
-from wirespeed.runs.importers.nvbandwidth import runs_of_nvbandwidth
+from wirespeed.runs.importers.lines import PlainText, plain_texts
+from wirespeed.runs.importers.nccl_tests import read_json_tables, read_tables
+from wirespeed.runs.importers.nvbandwidth import runs_of_nvbandwidth, runs_of_nvbandwidth_text
 from wirespeed.runs.importers.osu import runs_of_osu
+from wirespeed.runs.importers.p2p_test import runs_of_p2p_test
 from wirespeed.runs.importers.perftest import runs_of_perftest
-from wirespeed.runs.importers.superbench import runs_of_superbench
-from wirespeed.runs.importers.table import (
-    OPERATIONS,
-    Device,
-    Fabric,
-    Row,
-    Side,
-    Table,
-    argument,
-    choose_operation,
-    choose_ranks,
-    fabric_in,
-    layout_of,
-    one_figure,
-)
-from wirespeed.runs.importers.told import imported
+from wirespeed.runs.importers.rccl_tests import read_rccl_tables
+from wirespeed.runs.importers.repeats import counted_once
+from wirespeed.runs.importers.superbench import runs_of_diagnosis, runs_of_superbench
+from wirespeed.runs.importers.table import Fabric, Table, fabric_in
+from wirespeed.runs.importers.table_runs import run_from_table
 from wirespeed.runs.jsontext import damage
+
+__all__ = ["import_bytes", "run_from_table"]
 
 _Readers = tuple[tuple[re.Pattern[str], Callable[[str, str], Iterator[Run]]], ...]
 _DOCUMENTS: _Readers = (
     (re.compile(r'"DCGM (?:GPU )?Diagnostic"\s*:'), runs_of_dcgm),
     (re.compile(r'"nvbandwidth"\s*:'), runs_of_nvbandwidth),
     (re.compile(r'"version"\s*:\s*"iperf 3'), runs_of_iperf3),
+    (re.compile(r'"coll_perf"\s*:'), runs_of_inspector),
+    (re.compile(r'(?:\A\s*|\n[ \t]*)\{[^\n]{0,100000}?"Defective Details"\s*:'), runs_of_diagnosis),
     (re.compile(r'\A\s*\{\s*"(?:node"\s*:\s*"[^\n]{1,4000}?|[^"/\n]{1,100})/'), runs_of_superbench),
     (re.compile(r'"?test_info"?\s*:\s*\{\s*"?test"?\s*:'), runs_of_perftest),
 )
 """JSON of other tools, by what stands near its beginning; the first that fits."""
+_TEXTS: tuple[Callable[[PlainText, str, int], Iterator[Run]], ...] = (
+    lambda plain, name, ranks: runs_of_osu(plain.text, name, ranks),
+    lambda plain, name, ranks: runs_of_perftest(plain.text, name, plain.times),
+    lambda plain, name, ranks: runs_of_nvbandwidth_text(plain.text, name),
+    lambda plain, name, ranks: runs_of_p2p_test(plain.text, name),
+    lambda plain, name, ranks: runs_of_ds_bench(plain.text, name),
+)
 _NEAR = 1 << 16
+_DOCUMENT = re.compile(r"^[ \t]*\{", re.MULTILINE)
 
 
 def import_bytes(data: bytes, *, name: str, op: str = "", ranks: int = 0) -> list[Run]:
-    """The runs in what another tool wrote: nccl-tests (one a table), OSU, perftest, iperf3, nvbandwidth,
-    dcgmi, SuperBench, or a known script. Told by the content.
+    """Return the runs in what another tool wrote: nccl-tests (one per table), OSU, perftest, iperf3, …
 
+    The content says which tool it was. Prefixes of launchers and log collectors are taken off first,
+    and each writer is read by itself; output that was printed twice counts once.
     `name` is the file's, for messages and as the last hint to the operation; `op` and `ranks` are
     what the user said, or nothing. InputError for anything else than such a file.
     """
@@ -70,28 +65,87 @@ def import_bytes(data: bytes, *, name: str, op: str = "", ranks: int = 0) -> lis
 
 def _imported(data: bytes, name: str, op: str, ranks: int) -> list[Run]:
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    fabric = fabric_in(text)
+    found: list[Run] = []
+    for own in plain_texts(text):
+        body, cut = _whole_lines(own.text)
+        runs = _read(PlainText(body, own.times), name, op, ranks, fabric)
+        found += [replace(run, choices=(*run.choices, _CUT)) if cut else run for run in runs]
+    if not found:
+        raise InputError(
+            f"{name}: {_unknown(text)} in {_size(data)}",
+            expected="rows of nccl-tests such as `1024  256  float  sum  -1  61.2  0.02  0.03  0 …`, "
+            "its JSON (-J), or what OSU, perftest, iperf3 -J, nvbandwidth, dcgmi diag -j, ds_bench, "
+            "rccl-tests, NCCL Inspector or SuperBench wrote",
+        )
+    return counted_once(found)
+
+
+_CUT = Choice("last line", "left out", "it has no end, so that a figure in it may be cut")
+
+
+def _whole_lines(text: str) -> tuple[str, bool]:
+    """Return the text without a last line that may be cut, and whether it has one.
+
+    Of JSON Lines it is one that is no JSON; of everything else one that begins with a digit and has
+    no end, since it may be a row. perftest's last column is not used, so its rows count with all cells.
+    """
+    body, _, last = text.rstrip("\n").rpartition("\n")
+    if not body:
+        return text, False
+    if _is_lines(text):
+        cut = not _is_json(last)
+    else:
+        cut = not text.endswith("\n") and bool(_ROW_BEGINS.match(last)) and "#bytes" not in text
+    return (f"{body}\n", True) if cut else (text, False)
+
+
+_ROW_BEGINS = re.compile(r"\s*\d[\d.]*(?:[\s,]|$)")
+
+
+def _is_json(line: str) -> bool:
+    try:
+        jsontext.parse(line, source="import")
+    except InputError:
+        return False
+    return True
+
+
+def _read(plain: PlainText, name: str, op: str, ranks: int, fabric: Fabric | None) -> list[Run]:
+    """Return the runs in the text of one writer; none where no reader knows it."""
+    text = plain.text
     for form, reader in _DOCUMENTS:
         if form.search(text, 0, _NEAR) and (found := list(reader(text, name))):
             return found
     if (script := _script(text)) is not None:
         return [run_of_script(script, name=name)]
+    if '"out_of_place"' in text and (begin := _DOCUMENT.search(text)):
+        text = text[begin.start() :]
     others: list[Run] = []
-    if text.lstrip().startswith("{"):
-        tables = [read_json(text, source=name)]
-    else:
-        others = [*runs_of_osu(text, name, ranks), *runs_of_perftest(text, name)]
-        tables = read_tables(text)
+    tables: list[Table] = read_rccl_tables(text)
+    if not tables and text.lstrip().startswith("{"):
+        unknown = _is_lines(text) and '"results"' not in text
+        tables = [] if unknown else read_json_tables(text, source=name)
+    elif not tables:
+        others = [found for reader in _TEXTS for found in reader(plain, name, ranks)]
+        tables = [*read_tables(text, plain.times), *read_ibm_tables(text)]
     tables = [table for table in tables if any(row.sides for row in table.rows)]
-    if not tables and not others:
-        raise InputError(
-            f"{name}: no rows of nccl-tests or of another known tool in {_size(data)}",
-            expected="rows of nccl-tests such as `1024  256  float  sum  -1  61.2  0.02  0.03  0 …`, "
-            "its JSON (-J), or what OSU, perftest, iperf3 -J, nvbandwidth -j, dcgmi diag -j or "
-            "SuperBench wrote",
-        )
-    fabric = fabric_in(text)
     ours = [run_from_table(one, name=name, op=op, ranks=ranks, fabric=fabric) for one in tables]
     return [*others, *ours]
+
+
+def _unknown(text: str) -> str:
+    """Return what a file is that no reader knows."""
+    if _is_lines(text):
+        return "JSON Lines of an unknown tool"
+    return "no rows of nccl-tests or of another known tool"
+
+
+def _is_lines(text: str) -> bool:
+    """Return whether most lines are a JSON object each."""
+    lines = [line.strip() for line in text[:_NEAR].split("\n") if line.strip()]
+    objects = [line for line in lines if line.startswith("{") and line.endswith("}")]
+    return len(objects) > 1 and 2 * len(objects) > len(lines)
 
 
 def _script(text: str) -> dict[str, Any] | None:
@@ -108,192 +162,3 @@ def _script(text: str) -> dict[str, Any] | None:
 def _size(data: bytes) -> str:
     lines = data.count(b"\n")
     return f"{len(data)} bytes, {lines} lines" if data else "an empty file"
-
-
-# From a table of nccl-tests to a run of ours, with what was found in it.
-
-_ALLOWED_ERROR = {"float": 1e-5, "half": 1e-2, "bfloat16": 1e-2, "double": 1e-12}
-"""Largest relative error that the old nccl-tests counted as right (`DeltaMaxValue` in its
-src/common.cu): its inputs did not sum exactly, so a correct sum differs in the last digits."""
-
-_ONE_FIGURE = Choice(
-    "interval",
-    "not known",
-    "nccl-tests prints one average over its iterations: median, low, high, min, p95, p99 and max "
-    "all hold that average",
-)
-_EACH_ITERATION = Choice(
-    "interval", "95 % of the median", "from the times of each iteration in the file"
-)
-_SLACK = 0.02
-_CLEAR = 1e9
-"""Bytes a second from which two printed decimals tell one factor from another."""
-
-
-def run_from_table(
-    table: Table, *, name: str, op: str = "", ranks: int = 0, fabric: Fabric | None = None
-) -> Run:
-    """Return the run that `table` tells of: one measurement per row and side, without a verdict.
-
-    The verdict is FAILED where the data was wrong. `op` and `ranks` are what the user said,
-    `fabric` what the log says of the network. InputError where the operation cannot be told.
-    """
-    operation, why = choose_operation(table, option=op, name=name)
-    count, counted = choose_ranks(table, operation, option=ranks)
-    told, laid = _told(table, count, fabric)
-    measurements = tuple(_measurements(table, operation, count))
-    findings = tuple(_findings(table, measurements, count, name))
-    each = any(side.stats for _, side in table.sides())
-    return imported(
-        findings,
-        {"source": name, "program": table.program, **table.settings, **table.config},
-        seconds=table.seconds,
-        world=replace(_world(table.devices, count), told=told),
-        versions=table.versions,
-        environment=table.environment,
-        choices=tuple(
-            choice
-            for choice in (why, counted, *laid, _EACH_ITERATION if each else _ONE_FIGURE)
-            if choice is not None
-        ),
-        measurements=measurements,
-    )
-
-
-def _told(
-    table: Table, ranks: int, fabric: Fabric | None
-) -> tuple[ToldShape | None, tuple[Choice, ...]]:
-    """What a shortened list and NCCL's lines say of nodes and network, with the reasons."""
-    layout = layout_of(table, ranks)
-    choices = []
-    if layout:
-        nodes = f"{layout.nodes} of {layout.gpus_per_node} GPUs"
-        choices.append(Choice("nodes", nodes, layout.why))
-    if fabric:
-        choices.append(fabric[1])
-        layout = replace(layout or ToldShape(), interconnect=fabric[0].interconnect)
-    return layout, tuple(choices)
-
-
-def _measurements(table: Table, operation: str, ranks: int) -> Iterator[Measurement]:
-    settings, shape = table.settings, OPERATIONS[operation]
-    groups = _groups(table.devices)
-    for row in table.rows:
-        given = settings.get("iters", 0) if row.iterations is None else row.iterations
-        for in_place, side in sorted(row.sides.items()):
-            algbw = _finer(row.size / side.time if side.time else 0.0, side.algbw, side.busbw_step)
-            exact = algbw * shape.bus_factor(ranks) if ranks else 0.0
-            yield Measurement(
-                op=operation,
-                engine="nccl-tests",
-                dtype=ALIASES.get(row.dtype, row.dtype),
-                redop=(row.redop or "sum") if shape.reduces else "none",
-                root=max(-1, row.root or 0) if shape.rooted else -1,
-                in_place=in_place,
-                size_bytes=row.size,
-                count=row.count,
-                ranks=ranks,
-                groups=groups,
-                timing="graph" if settings.get("graph", 0) > 0 else "batch",
-                blocking=table.blocking,
-                in_flight=max(1, settings.get("agg iters", 1)),
-                warmup=settings.get("warmup iters", 0),
-                iterations=given,
-                time=side.stats or one_figure(side.time),
-                algbw=algbw,
-                busbw=_finer(exact, side.busbw, side.busbw_step),
-                wrong=_wrong(row, side),
-            )
-
-
-def _finer(exact: float, printed: float, step: float) -> float:
-    """The figure before it was rounded for printing, where the two agree."""
-    close = abs(exact - printed) <= 1.1 * step + _SLACK * printed
-    return exact if exact and close else printed
-
-
-def _wrong(row: Row, side: Side) -> int | None:
-    if side.error is None:
-        return side.wrong
-    # Above the bound there are wrong elements, but the old layout does not tell how many.
-    return 0 if side.error <= _ALLOWED_ERROR.get(row.dtype, 0.0) else None
-
-
-def _groups(devices: list[Device]) -> str:
-    """How the ranks were cut, from the device list's group numbers."""
-    groups = {device.group for device in devices}
-    if len(groups) <= 1:
-        return "all"
-    if all(device.group == device.rank % len(groups) for device in devices):
-        return f"every-{len(groups)}"
-    hosts = {(device.group, device.host) for device in devices}
-    per_node = len(hosts) == len(groups) == len({device.host for device in devices})
-    return "nodes" if per_node else f"{len(groups)} groups"
-
-
-def _world(devices: list[Device], ranks: int) -> World:
-    hosts: dict[str, list[Device]] = {}
-    for device in devices:
-        hosts.setdefault(device.host, []).append(device)
-    nodes = tuple(
-        NodeFacts(
-            host=host,
-            ranks=tuple(device.rank for device in here),
-            facts=Facts(),
-            gpus=tuple(
-                {"index": device.index, "name": device.name, "bus": device.bus} for device in here
-            ),
-        )
-        for host, here in hosts.items()
-    )
-    listed = max((device.rank + 1 for device in devices), default=0)
-    return World(size=max(ranks, listed), nodes=nodes, backend="nccl", launcher="nccl-tests")
-
-
-def _findings(
-    table: Table, measurements: tuple[Measurement, ...], ranks: int, name: str
-) -> Iterator[Finding]:
-    yield from _wrong_data(table, measurements, name)
-    if not table.complete:
-        yield make_finding("cut", rows=len(table.rows), name=name)
-    if table.damaged:
-        yield make_finding("damaged_rows", rows=table.damaged, name=name)
-    if not ranks:
-        yield make_finding("unknown_ranks", file=argument(name))
-    yield from _contradiction(measurements)
-    if table.errors:
-        evidence = tuple(f"{name}: {error}" for error in table.errors[:10])
-        yield make_finding("reported", saw=table.errors[0], evidence=evidence)
-
-
-def _wrong_data(
-    table: Table, measurements: tuple[Measurement, ...], name: str
-) -> Iterator[Finding]:
-    wrong = [m for m in measurements if m.wrong]
-    told = [f"{m.size_bytes} B {m.dtype}: {m.wrong} wrong elements" for m in wrong]
-    told += [
-        f"{row.size} B {row.dtype}: error {side.error:g}"
-        for row, side in table.sides()
-        if side.error is not None and _wrong(row, side) is None
-    ]
-    if told or table.out_of_bounds:
-        places = Counter("in-place" if m.in_place else "out-of-place" for m in wrong)
-        where = ", ".join(f"{count} {place}" for place, count in sorted(places.items()))
-        yield make_finding(
-            "wrong_data",
-            saw=(told or [f"Out of bounds values : {table.out_of_bounds}"])[0],
-            because=f"nccl-tests found it when it checked: rows {where}" if where else "",
-            evidence=tuple(f"{name}: {line}" for line in told[:10]),
-        )
-
-
-def _contradiction(measurements: tuple[Measurement, ...]) -> Iterator[Finding]:
-    """Figures that another operation would have: a wrong --op, a wrong name, wrong ranks."""
-    clearest = max(measurements, key=lambda m: m.busbw)
-    if clearest.ranks < 2 or clearest.busbw < _CLEAR or not clearest.algbw:
-        return
-    ratio = clearest.busbw / clearest.algbw
-    model = OPERATIONS[clearest.op].bus_factor(clearest.ranks)
-    if abs(ratio - model) > _SLACK * model:
-        about = f"{clearest.op} over {clearest.ranks} ranks"
-        yield make_finding("contradiction", about=about, ratio=ratio, model=model)

@@ -7,8 +7,10 @@ side only; prefixes of mpirun, srun, kubectl and of log collectors; lines of NCC
 rows; several tables in one file. Layouts: src/util.cu and src/common.cu of NVIDIA/nccl-tests.
 """
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from statistics import fmean
 from typing import Any
@@ -20,13 +22,12 @@ from wirespeed.runs.importers.table import Device, Row, Side, Table
 from wirespeed.runs.importers.told import GIGA, MICRO, MILLI, number, part
 from wirespeed.statistics import median_interval
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _HEADER = re.compile(r"(?:#\s*|^\s*|\s)nThread\s+\d+\s+nGpus\s+\d+")
 _SETTING = re.compile(
     r"(minBytes|maxBytes|warmup iters|agg iters|iters|validation|graph):?\s+(\d{1,18})\b"
 )
 _DEVICE = re.compile(
-    r"#\s*Rank\s+(\d{1,7})\s+(?:Group\s+(\d{1,7})\s+)?(?:Pid\s+\d+\s+)?on\s+(\S+)\s+device\s+(\d{1,4})"
+    r"#\s*Rank\s+(\d{1,7})\s+(?:Group\s+(\d{1,7})\s+)?(?:Pid\s+(\d{1,10})\s+)?on\s+(\S+)\s+device\s+(\d{1,4})"
     r"\s+\[([^\]]*)\]\s*(.*)"
 )
 _COLUMNS = re.compile(
@@ -50,18 +51,28 @@ _REDOP = re.compile(r"[a-z]+")
 _ROOT = re.compile(r"-?\d{1,7}")
 _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
 _BLANK_SIDE = re.compile(r"\S\s{24,}\S")
+_CELL = r"(?:-?\d[\d.]*(?:e[+-]?\d+)?|N/A|-?nan)"
+_FOREIGN = r"(?:#|[A-Za-z][\w.-]*:\d+:\d+ \[)"
+"""Another line that begins right behind a cell: a comment, or a line of NCCL's."""
+_CELLS = re.compile(
+    rf"\s*((?:(?:none|sum|prod|max|min|avg|mulsum|all)\s+)?{_CELL}(?:\s+{_CELL})*)\s*(?:$|{_FOREIGN}.*)",
+    re.IGNORECASE,
+)
+"""Nothing but cells of a row, up to its end or to a line that was printed into it."""
 _TIMES = ("time", "cputime")
 _BASIC = ("time", "algbw", "busbw", "#wrong")
 
 
-def read_tables(text: str) -> list[Table]:
-    """The tables with at least one row, in order; an empty list where there is none."""
+def read_tables(text: str, times: Sequence[str] = ()) -> list[Table]:
+    """Return the tables with at least one row, in order. times: when each line was written."""
     reader = _Reader()
     *lines, rest = text.split("\n")
-    for line in lines:
-        reader.take(_ANSI.sub("", line).rstrip())
+    for line_number, line in enumerate(lines):
+        reader.at = times[line_number] if line_number < len(times) else ""
+        reader.take(line.rstrip())
     # A last line without its end may be cut in a figure: a row there is not trusted.
-    reader.take(_ANSI.sub("", rest).rstrip(), cut=True)
+    reader.take(rest.rstrip(), cut=True)
+    reader.end()
     return [table for table in reader.tables if table.rows]
 
 
@@ -70,8 +81,12 @@ class _Reader:
 
     def __init__(self) -> None:
         self.tables: list[Table] = [Table()]
+        self.at = ""
+        """When the line was written."""
         self._layout: tuple[str, ...] | None = None
         self._next_program = ""
+        self._cut_row: tuple[re.Match[str], str] | None = None
+        """The beginning of a row that another line was printed into, and its cells so far."""
 
     @property
     def _table(self) -> Table:
@@ -79,7 +94,10 @@ class _Reader:
 
     def take(self, line: str, *, cut: bool = False) -> None:
         if found := _ROW.search(line):
+            self.end()
             self._row(found, cut)
+        elif self._cut_row and not cut and (found := _CELLS.fullmatch(line)):
+            self._go_on(*self._cut_row, found[1])
         elif ("#" in line or _CLOSING.search(line)) and self._comment(line):
             return
         elif found := _NCCL_VERSION.search(line):
@@ -88,6 +106,25 @@ class _Reader:
             self._table.all_devices = False
         elif found := _PROGRAM.search(line):
             self._program(found[1])
+
+    def end(self) -> None:
+        """Count a row that was begun and never completed."""
+        self._table.damaged += self._cut_row is not None
+        self._cut_row = None
+
+    def _go_on(self, begun: re.Match[str], before: str, cells: str) -> None:
+        """Add cells to the row that was begun; with the last of them it is a row."""
+        columns = len(self._layout or ()) - len(("size", "count", "type"))
+        joined = f"{before} {cells}"
+        self._cut_row = begun, joined
+        if len(joined.split()) < columns:
+            return
+        row = _read_row(begun, self._layout, joined)
+        if row is not None:
+            self._cut_row = None
+            self._table.rows.append(replace(row, at=row.at or self.at))
+        else:
+            self.end()
 
     def _comment(self, line: str) -> bool:
         if found := _DEVICE.search(line):
@@ -99,6 +136,7 @@ class _Reader:
             self._begin()
             self._layout = tuple(found[1].split())
         elif found := _BOUNDS.search(line):
+            self.end()
             self._table.out_of_bounds, self._table.complete = int(found[1]), True
         elif _AVERAGE.search(line):
             self._table.complete = True
@@ -129,6 +167,7 @@ class _Reader:
 
     def _begin(self) -> None:
         """Start the next table, unless this one has no rows yet."""
+        self.end()
         if self._table.complete or self._table.rows:
             self.tables.append(Table(program=self._next_program))
             self._layout, self._next_program = None, ""
@@ -138,23 +177,28 @@ class _Reader:
 
     def _device(self, found: re.Match[str]) -> None:
         self._begin()
-        rank, group, host, index, bus, name = found.groups(default="0")
-        device = Device(int(rank), int(group), host, int(index), bus, name.strip())
+        rank, group, process, host, index, bus, name = found.groups(default="0")
+        device = Device(
+            int(rank), int(group), host, int(index), bus, name.strip(), process=int(process)
+        )
         self._table.devices.append(device)
 
     def _row(self, found: re.Match[str], cut: bool) -> None:
         if self._table.complete:
             self._begin()
-        row = None if cut else _read_row(found, self._layout)
-        if row is None:
+        row = None if cut else _read_row(found, self._layout, found[4])
+        if row is None and not cut and self._layout and (cells := _CELLS.fullmatch(found[4])):
+            self._cut_row = found, cells[1]
+        elif row is None:
             self._table.damaged += not cut
         else:
-            self._table.rows.append(row)
+            self._table.rows.append(replace(row, at=row.at or self.at))
 
 
-def _read_row(found: re.Match[str], layout: tuple[str, ...] | None) -> Row | None:
-    """The row, or None when it is not whole."""
-    rest = _STAMP.sub("", found[4])
+def _read_row(found: re.Match[str], layout: tuple[str, ...] | None, cells: str) -> Row | None:
+    """Return the row, or None when it is not whole. cells: what stands behind its dtype."""
+    stamp = _STAMP.search(cells)
+    rest = _STAMP.sub("", cells)
     words = rest.split()
     redop = words.pop(0) if words and _REDOP.fullmatch(words[0]) and words[0] != "nan" else ""
     columns = _side_columns(layout)
@@ -169,7 +213,13 @@ def _read_row(found: re.Match[str], layout: tuple[str, ...] | None) -> Row | Non
     if sides is None:
         return None
     return Row(
-        size=int(found[1]), count=int(found[2]), dtype=found[3], redop=redop, root=root, sides=sides
+        size=int(found[1]),
+        count=int(found[2]),
+        dtype=found[3],
+        redop=redop,
+        root=root,
+        sides=sides,
+        at=stamp[0].strip() if stamp else "",
     )
 
 
@@ -222,6 +272,7 @@ def _read_side(words: dict[str, str], unit: float) -> Side | str | None:
         error=checked if "error" in words else None,
         time_step=_half_digit(shown) * unit,
         busbw_step=_half_digit(words["busbw"]) * GIGA,
+        cpu="cputime" in words,
     )
 
 
@@ -269,7 +320,24 @@ _SETTINGS = {
     "validation": "validation",
     "graph": "graph",
 }
+_DECODER = json.JSONDecoder()
 _ITER_STATS = ("p50_us", "min_us", "p95_us", "p99_us", "max_us")
+
+
+def read_json_tables(text: str, *, source: str) -> list[Table]:
+    """Return a table per document; InputError where one is no such file or has no results."""
+    return [read_json(one, source=source) for one in _documents(text)]
+
+
+def _documents(text: str) -> Iterator[str]:
+    """Yield each of the documents that stand one after the other; the last may be cut."""
+    at = 0
+    while (start := text.find("{", at)) >= 0:
+        try:
+            _, at = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            at = len(text)
+        yield text[start:at]
 
 
 def read_json(text: str, *, source: str) -> Table:
@@ -359,6 +427,7 @@ def _device(item: Any) -> Device | None:
         index=_integer(fields.get("device")) or 0,
         bus=str(fields.get("device_hex", "")),
         name=str(fields.get("device_info", "")).strip(),
+        process=_integer(fields.get("pid")) or 0,
     )
 
 
@@ -394,6 +463,8 @@ def _side(fields: Mapping[str, Any], per_iteration: Mapping[str, Any]) -> Side |
         busbw=busbw * GIGA,
         wrong=_integer(fields.get("nwrong")),
         stats=_stats(per_iteration),
+        cpu="cpu_time" in fields and "time" not in fields,
+        processes=_processes(per_iteration),
         time_step=0.5e-6 * MICRO,
         busbw_step=0.5e-6 * GIGA,
     )
@@ -417,6 +488,14 @@ def _stats(fields: Mapping[str, Any]) -> TimeStats | None:
         p99=p99,
         max=most,
     )
+
+
+def _processes(fields: Mapping[str, Any]) -> tuple[tuple[float, ...], ...]:
+    """Return the times of each process, its slowest thread's in each iteration."""
+    told = _list(fields.get("per_process_max_times_us"))
+    times = [[number(item) for item in _list(one)] for one in told]
+    whole = all(one and None not in one for one in times)
+    return tuple(tuple((t or 0.0) * MICRO for t in one) for one in times) if whole else ()
 
 
 def _seconds(data: Mapping[str, Any]) -> float:

@@ -1,9 +1,10 @@
-"""`nvbandwidth -j`: copies between host and GPUs, and between GPUs, as matrices.
+"""nvbandwidth: copies between host and GPUs, and between GPUs, as matrices; its text and `-j`.
 
 {"nvbandwidth": {versions, "GPU Device list": ["0: NAME (PCI): (HOST)"], "error", "testcases": [{name,
 status, bandwidth_description, bandwidth_matrix, …}]}}. A cell is a text, "N/A" where nothing was
 measured; the description tells what rows and columns are, which way it goes, and the unit (GB/s, or ns
-of latencies). Source: json_output.cpp of NVIDIA/nvbandwidth.
+of latencies). The text has per test `Running NAME.`, the description, a line of columns and a line per
+row, then `SUM NAME …`. Source: json_output.cpp and output.cpp of NVIDIA/nvbandwidth.
 """
 
 import re
@@ -32,6 +33,14 @@ _DEVICE = re.compile(
 )
 _AXES = re.compile(r"(\w+)\(row\)\s*(<?->?)\s*(\w+)\(column\)")
 _NANO = 1e-9
+_VERSION = re.compile(r"nvbandwidth Version:\s*(\S+)")
+_ABOUT = re.compile(r"(CUDA Runtime Version|Driver Version):\s*(\S+)\s*$")
+_DEVICE_LINE = re.compile(r"Device (\d{1,4}: .{1,200})$")
+_RUNNING = re.compile(r"Running (\w{3,100})\.\s*$")
+_DESCRIPTION = re.compile(r".*\((?:GB/s|ns)\)\s*$")
+_COLUMNS = re.compile(r"\s*\d{1,4}(?:\s+\d{1,4})*\s*$")
+_CELLS = re.compile(r"\s*\d{1,4}(?:\s+(?:N/A|\d[\d.]{0,20}))+\s*$")
+_ERROR = re.compile(r"\[?(?:CUDA_ERROR_\w+|ERROR|Error)\b.{0,300}")
 
 
 def runs_of_nvbandwidth(text: str, name: str) -> Iterator[Run]:
@@ -39,6 +48,49 @@ def runs_of_nvbandwidth(text: str, name: str) -> Iterator[Run]:
     for data in documents(text, source=name):
         if isinstance(data.get("nvbandwidth"), dict):
             yield _run(part(data, "nvbandwidth"), name)
+
+
+def runs_of_nvbandwidth_text(text: str, name: str) -> Iterator[Run]:
+    """Yield a run per output; none where there is none."""
+    if "nvbandwidth Version:" not in text and not re.search(
+        r"^Running \w+_(?:ce|sm)\.", text, re.M
+    ):
+        return
+    data: dict[str, Any] = {}
+    for line in text.split("\n"):
+        line = line.rstrip()[:4000]
+        if found := _VERSION.search(line):
+            if data.get("testcases"):
+                yield _run(data, name)
+            data = {"version": found[1]}
+        elif found := _ABOUT.match(line):
+            value = found[2]
+            data.setdefault(found[1], int(value) if value.isdecimal() else value)
+        elif found := _DEVICE_LINE.match(line):
+            data.setdefault("GPU Device list", []).append(found[1])
+        else:
+            _take_line(data.setdefault("testcases", []), line)
+    if data.get("testcases"):
+        yield _run(data, name)
+
+
+def _take_line(cases: list[dict[str, Any]], line: str) -> None:
+    """A line of a test: its name, what its matrix is, the columns, a row, an error, or nothing of it."""
+    if found := _RUNNING.match(line):
+        cases.append({"name": found[1], "status": "Passed", "bandwidth_matrix": []})
+    elif not cases:
+        return
+    elif _DESCRIPTION.match(line):
+        cases[-1]["bandwidth_description"] = line
+    elif "columns" not in cases[-1] and _COLUMNS.match(line):
+        cases[-1]["columns"] = len(line.split())
+    elif _CELLS.match(line) and "columns" in cases[-1]:
+        cells = line.split()[1:]
+        # A row that was cut has fewer cells, and the last may be cut in its figure.
+        kept = cells if len(cells) == cases[-1]["columns"] else cells[:-1]
+        cases[-1]["bandwidth_matrix"].append(kept)
+    elif _ERROR.match(line):
+        cases[-1] |= {"status": "Error", "error": line.strip()}
 
 
 def _run(data: Mapping[str, Any], name: str) -> Run:

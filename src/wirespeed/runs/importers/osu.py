@@ -16,10 +16,20 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.bench_records import FigureUnit, ToolFigure
 from wirespeed.model.records import Finding, Measurement, Run
 from wirespeed.runs.findings import make_finding
+from wirespeed.runs.importers.lines import CellJoiner
+from wirespeed.runs.importers.repeats import (
+    combine_cycles,
+    combine_figures,
+    find_changed_cycles,
+    once,
+)
 from wirespeed.runs.importers.table import argument, one_figure
 from wirespeed.runs.importers.told import MICRO, number, tool_run
 
-_TITLE = re.compile(r"#\s*OSU (\w+)(?:-\w+)? (.{1,80}?) Test(?: v?(\d[\w.]*))?\s*$")
+_TITLE = re.compile(r"#\s*OSU (\w+)(-\w+)? (.{1,80}?) Test(?: v?(\d[\w.]*))?\s*$", re.IGNORECASE)
+_DETAIL = re.compile(r"#\s*(?:Window creation|Synchronization):\s*(\S{1,60})\s*$")
+_PAIRS = re.compile(r"#\s*\[ (pairs: \d+) \] \[ (window size: \d+) \]")
+_LIBRARIES = ("MPI", "NCCL", "RCCL")
 _DATATYPE = re.compile(r"#\s*Datatype:\s*MPI_(\w+?)\.?\s*$")
 _COLUMNS = re.compile(r"#\s*((?:Size|Avg Latency|Bandwidth|Overall|MB/s)\b.*)")
 _RANKS = re.compile(
@@ -27,7 +37,6 @@ _RANKS = re.compile(
 )
 _LONGEST = 4096
 """Characters of a line in which a command is looked for."""
-_PREFIX = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:|^\s*\d+:\s+(?=\d|#)")
 _OPERATIONS = {
     "Allreduce": "all_reduce",
     "Allgather": "all_gather",
@@ -56,18 +65,35 @@ class _Block:
     """One test as it stands in the log."""
 
     kind: str
+    """The library, or the call where the test is of one call: `MPI`, `NCCL`, `MPI_Put`."""
+    buffers: str
+    """`CUDA`, `ROCM`, … where the title names the memory; empty: the host's."""
     title: str
     version: str
     ranks: int
     dtype: str = ""
+    details: list[str] = field(default_factory=list)
+    """What else sets it apart: window creation and synchronization, pairs and window size."""
+    joiner: CellJoiner = field(default_factory=CellJoiner)
     columns: tuple[str, ...] = ()
     rows: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
     def op(self) -> str:
         """Of a collective; empty for everything else."""
-        known = self.kind in ("MPI", "NCCL", "RCCL")
+        known = self.kind in _LIBRARIES
         return _OPERATIONS.get(self.title.removesuffix(" Latency"), "") if known else ""
+
+    @property
+    def engine(self) -> str:
+        """Return `osu`, with the library and the memory where these are not MPI on the host."""
+        kind = f"{self.kind}-{self.buffers}" if self.buffers else self.kind
+        return "osu" if kind == "MPI" else f"osu {kind}"
+
+    @property
+    def settings(self) -> str:
+        kind = f"{self.kind}-{self.buffers}" if self.buffers else self.kind
+        return ", ".join([kind, *self.details])
 
 
 class _Cell(NamedTuple):
@@ -84,30 +110,51 @@ def runs_of_osu(text: str, name: str, ranks: int = 0) -> Iterator[Run]:
     blocks = [one for one in _blocks(text) if one.rows] if "# OSU" in text else []
     if not blocks:
         return
-    blocks = [replace(one, ranks=ranks or one.ranks) for one in blocks]
-    measured = [(block, m) for block in blocks for m in _measurements(block)]
-    figures = [figure for block in blocks for figure in _figures(block)]
-    yield tool_run(
+    blocks, copies = _unique([replace(one, ranks=ranks or one.ranks) for one in blocks])
+    measured = [m for block in blocks for m in _measurements(block)]
+    measurements, cycles = combine_cycles(measured)
+    run = tool_run(
         "osu",
         name=name,
-        figures=figures,
-        measurements=[m for _, m in measured],
-        findings=list(_findings(blocks, name)),
+        figures=combine_figures(figure for block in blocks for figure in _figures(block)),
+        measurements=measurements,
+        findings=[*_findings(blocks, name), *find_changed_cycles(cycles)],
         versions={"osu": next((one.version for one in blocks if one.version), "")},
         ranks=max(one.ranks for one in blocks),
     )
+    yield once(run, copies)
+
+
+def _unique(blocks: Sequence[_Block]) -> tuple[list[_Block], int]:
+    """Return the blocks without copies, and how often the most frequent is there."""
+    found: list[_Block] = []
+    times: list[int] = []
+    for block in blocks:
+        same = next((n for n, one in enumerate(found) if _is_copy(one, block)), None)
+        if same is None:
+            found.append(block)
+            times.append(1)
+        else:
+            times[same] += 1
+    return found, max(times, default=0)
+
+
+def _is_copy(one: _Block, other: _Block) -> bool:
+    names = ("settings", "title", "ranks", "rows")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def _blocks(text: str) -> Iterator[_Block]:
     block, ranks = None, 0
     for raw in text.split("\n"):
-        line = _PREFIX.sub("", raw).strip()
+        line = raw.strip()
         if found := _RANKS.search(line, 0, _LONGEST):
             ranks = int(found[1])
         if found := _TITLE.match(line):
             if block is not None:
                 yield block
-            block = _Block(found[1], found[2], found[3] or "", ranks)
+            buffers = (found[2] or "").removeprefix("-")
+            block = _Block(found[1], buffers, found[3], found[4] or "", ranks)
         elif block is not None:
             _take(block, line)
     if block is not None:
@@ -118,12 +165,14 @@ def _take(block: _Block, line: str) -> None:
     """A line of a block: its datatype, its columns, a row, or nothing of it."""
     if found := _DATATYPE.match(line):
         block.dtype = _DTYPES.get(found[1], found[1].lower())
+    elif found := _DETAIL.match(line) or _PAIRS.match(line):
+        block.details += found.groups()
     elif (found := _COLUMNS.match(line)) and not block.rows:
         block.columns = tuple(re.split(r"\s{2,}", found[1].strip()))
     elif block.columns and line[:1].isdigit():
-        cells = tuple(line.split())
-        if len(cells) == len(block.columns) and number(cells[0]) is not None:
-            block.rows.append(cells)
+        cells = block.joiner.take(line.split(), len(block.columns))
+        if cells and number(cells[0]) is not None:
+            block.rows.append(tuple(cells))
 
 
 def _cells(block: _Block, row: Sequence[str]) -> dict[str, _Cell]:
@@ -145,7 +194,7 @@ def _measurements(block: _Block) -> Iterator[Measurement]:
         algbw = size / time
         yield Measurement(
             op=op,
-            engine="osu",
+            engine=block.engine,
             dtype=dtype,
             redop="sum" if known.reduces else "none",
             root=0 if known.rooted else -1,
@@ -159,7 +208,7 @@ def _measurements(block: _Block) -> Iterator[Measurement]:
             busbw=algbw * known.bus_factor(block.ranks) if block.ranks else 0.0,
             wrong=0 if _validation(cells) == "pass" else None,
             skew=max(0.0, cells["Max"].value - cells["Min"].value) * MICRO
-            if "Max" in cells
+            if "Max" in cells and "Min" in cells
             else 0.0,
         )
 
@@ -181,7 +230,9 @@ def _size(op: str, cells: dict[str, _Cell], dtype: str, ranks: int) -> tuple[int
 def _figures(block: _Block) -> Iterator[ToolFigure]:
     if block.op:
         return
-    test = " ".join([block.title, f"{block.ranks} ranks" if block.ranks > 2 else ""]).strip()
+    own = "" if block.kind in _LIBRARIES else block.kind
+    ranks = f"{block.ranks} ranks" if block.ranks > 2 else ""
+    test = " ".join(word for word in (own, block.title, ranks) if word)
     for cells in (_cells(block, row) for row in block.rows):
         size = int(cells["Size"].value) if "Size" in cells else 0
         samples = int(cells["Iterations"].value) if "Iterations" in cells else 0
@@ -198,6 +249,7 @@ def _figures(block: _Block) -> Iterator[ToolFigure]:
                     unit=unit,
                     value=cell.value * scale,
                     samples=samples,
+                    settings=block.settings,
                 )
 
 

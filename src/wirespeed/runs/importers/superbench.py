@@ -9,6 +9,7 @@ microsoft/superbenchmark.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -17,6 +18,7 @@ from wirespeed.model.bench_records import FigureUnit, ToolFigure
 from wirespeed.model.records import Finding, Run, Subject
 from wirespeed.model.units import counted
 from wirespeed.runs.findings import make_finding
+from wirespeed.runs.importers.repeats import combine_figures, once
 from wirespeed.runs.importers.told import (
     GIGA,
     MEBI,
@@ -24,10 +26,10 @@ from wirespeed.runs.importers.told import (
     MILLI,
     behind_others,
     check_number,
-    documents,
     node,
     number,
     tool_run,
+    unique_documents,
     words,
 )
 
@@ -58,19 +60,72 @@ def runs_of_superbench(text: str, name: str) -> Iterator[Run]:
     hosts: dict[str, None] = {}
     figures: list[ToolFigure] = []
     findings: list[Finding] = []
-    for data in documents(text, source=name):
+    times = Counter[int]()
+    for data in unique_documents(text, source=name, times=times):
         if isinstance(data.get("node"), str):
             hosts[words(data["node"])] = None
             figures += _figures(data)
             findings += _failed(data)
             check_number(len(figures), name)
-    yield tool_run(
+    figures = combine_figures(figures)
+    run = tool_run(
         "superbench",
         name=name,
         figures=figures,
         findings=[*findings, *behind_others(figures, hosts)],
         nodes=[node(host) for host in hosts],
     )
+    yield once(run, max(times.values(), default=0))
+
+
+# `sb result diagnosis`: a line per defective node, with rules instead of figures.
+
+_DEFECT = re.compile(
+    r"([^\s,(][^,(]{0,300}?)(?:\(B/L: ([\d.eE+-]+) VAL: ([\d.eE+-]+) VAR: ([\d.eE+-]+)%[^)]*\)"
+    r"|\(VAL: ([\d.eE+-]+)[^)]*\)|_miss)(?=,|$|\s)"
+)
+_INDEXES = ("Index", "index", "node", "Node")
+
+
+def runs_of_diagnosis(text: str, name: str) -> Iterator[Run]:
+    """Yield one run of the diagnosis of all nodes: what SuperBench calls defective, with its values.
+
+    The other keys are deviations from a baseline that the file does not hold: they are no figures.
+    """
+    findings: list[Finding] = []
+    hosts: dict[str, None] = {}
+    times = Counter[int]()
+    for place, data in enumerate(unique_documents(text, source=name, times=times), 1):
+        if "Defective Details" not in data:
+            continue
+        host = next((words(data[key]) for key in _INDEXES if data.get(key)), "")
+        if host:
+            hosts[host] = None
+        findings.append(_defect(data, host, f"line {place}"))
+        check_number(len(findings), name)
+    run = tool_run("superbench", name=name, findings=findings, nodes=[node(host) for host in hosts])
+    yield once(run, max(times.values(), default=0))
+
+
+def _defect(data: Mapping[str, Any], host: str, line: str) -> Finding:
+    category = words(data.get("Category")) or "defective"
+    details = words(data.get("Defective Details"), 20_000)
+    lines = [_shown_defect(found) for found in _DEFECT.finditer(details)] or [details[:500]]
+    return make_finding(
+        "tool_failed",
+        subject=Subject("node", host) if host else None,
+        what=f"SuperBench: {category} on {host or f'the node of {line}'}",
+        saw=lines[0] + (f"; {len(lines) - 1:,} more" if len(lines) > 1 else ""),
+        evidence=lines[:20],
+    )
+
+
+def _shown_defect(found: re.Match[str]) -> str:
+    """Return `metric: 0.1, baseline 0.006`, `metric: 1`, or `metric: no value`."""
+    name = found[1].strip()
+    if found[3]:
+        return f"{name}: {found[3]}, baseline {found[2]} (SuperBench's own unit)"
+    return f"{name}: {found[5]}" if found[5] else f"{name}: no value"
 
 
 def _figures(data: Mapping[str, Any]) -> Iterator[ToolFigure]:

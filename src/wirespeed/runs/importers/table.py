@@ -28,6 +28,8 @@ class Device:
     bus: str
     """PCIe address as printed: `0000:0f:00`, or `0x27` in old versions."""
     name: str
+    process: int = 0
+    """Its process's id; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,10 @@ class Side:
     time_step: float = 0.0
     """Half of the last printed digit of `time`."""
     busbw_step: float = 0.0
+    cpu: bool = False
+    """Whether `time` is what the host took to enqueue the operation (`-C 1`): no duration of it."""
+    processes: tuple[tuple[float, ...], ...] = ()
+    """Times of each iteration by process, where the report holds them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,8 @@ class Row:
     sides: dict[bool, Side]
     """By `in_place`."""
     iterations: int | None = None
+    at: str = ""
+    """When it was printed; empty: not told."""
 
 
 @dataclass(slots=True)
@@ -67,6 +75,16 @@ class Table:
     """One table with what stands around it."""
 
     program: str = ""
+    engine: str = "nccl-tests"
+    """What measured it, as a measurement has it."""
+    launcher: str = "nccl-tests"
+    """The tool, as a run's world names it."""
+    told: ToldShape | None = None
+    """Nodes and ranks per node, where the file names them."""
+    copies: int = 1
+    """How often the same rows are in the file; they count once."""
+    told_ranks: int = 0
+    """Ranks, where the file names their number instead of a list of devices."""
     devices: list[Device] = field(default_factory=list)
     all_devices: bool = True
     """False where the list was shortened by hand."""
@@ -90,7 +108,7 @@ class Table:
     def ranks(self) -> int:
         """Ranks of one group; 0 where the list is absent, shortened or uneven."""
         if not self.devices or not self.all_devices:
-            return 0
+            return self.told_ranks
         sizes = set(Counter(device.group for device in self.devices).values())
         listed = max(device.rank for device in self.devices) + 1
         if len({device.group for device in self.devices}) == 1:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import median
@@ -11,9 +12,11 @@ from wirespeed.errors import InputError
 from wirespeed.model.bench_records import ToolFigure
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Choice, Finding, Measurement, NodeFacts, Run, Subject, World
-from wirespeed.model.units import counted, format_figure
+from wirespeed.model.units import format_figure
 from wirespeed.runs.findings import make_finding
 from wirespeed.runs.folder import begun, ended, new_id, now_text
+from wirespeed.runs.importers.limits import find_beyond, marked, most_of_any, set_apart
+from wirespeed.runs.importers.pair_matrix import find_slow_gpus, gpu_of
 from wirespeed.statistics import MAD_TO_SIGMA
 
 GIGA, MEBI, MICRO, MILLI = 1e9, float(2**20), 1e-6, 1e-3
@@ -31,7 +34,7 @@ def documents(text: str, *, source: str) -> Iterator[dict[str, Any]]:
     InputError, with the line, where one breaks off or is too large. Lines before and between are
     passed over, as `dcgmi` and `mpirun` print some.
     """
-    decoder = json.JSONDecoder(parse_constant=lambda _: None)
+    decoder = json.JSONDecoder(parse_constant=lambda _: None, object_pairs_hook=_every_pair)
     at = 0
     while (start := _next_object(text, at)) >= 0:
         if _too_large(text, start):
@@ -48,6 +51,31 @@ def documents(text: str, *, source: str) -> Iterator[dict[str, Any]]:
             ) from error
         if isinstance(found, dict):
             yield found
+
+
+SECOND = " (2)"
+"""What a key has behind it that an object holds for the second time."""
+
+
+def _every_pair(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object; a key that is there again gets ` (2)`, and so on, so that no value is lost."""
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    found, times = {}, Counter[str]()
+    for key, value in pairs:
+        times[key] += 1
+        found[key if times[key] == 1 else f"{key} ({times[key]})"] = value
+    return found
+
+
+def unique_documents(text: str, *, source: str, times: "Counter[int]") -> Iterator[dict[str, Any]]:
+    """Yield the documents without copies. times: counts how often each is there, as it goes on."""
+    for data in documents(text, source=source):
+        key = hash(json.dumps(data, sort_keys=True))
+        times[key] += 1
+        if times[key] == 1:
+            yield data
 
 
 def _next_object(text: str, at: int) -> int:
@@ -107,24 +135,28 @@ def behind_others(figures: Iterable[ToolFigure], hosts: Iterable[str] = ()) -> I
 
     Far is more than 10 % and more than six robust sigmas (1.4826 times the median absolute deviation)
     from the median of at least five places. Where more than a quarter of the places are, there are
-    several kinds of place (sockets, bridges), and none is named. hosts: places that begin with one of
+    several kinds of place (sockets, bridges), and none is named. A GPU is named rather than the
+    test where the place is of one. hosts: places that begin with one of
     these are told as that node, one finding a node; of at least five a rank is held against the same
     rank of the others.
     """
     known = frozenset(hosts)
+    slow, figures = find_slow_gpus(figures)
+    yield from slow
     told: dict[str, list[str]] = {}
     for same in _alike(figures, apart=len(known) >= _LEAST_PLACES).values():
         for one, usual in _far(same):
             name = one.place.partition(":")[0]
+            about = name if name in known else gpu_of(one.place) or one.test
             line = f"{one.place}: {shown(one)} in {one.test}, median {shown(one, usual)}"
-            told.setdefault(name if name in known else one.test, []).append(line)
+            told.setdefault(about, []).append(line)
     for name, lines in told.items():
         subject = Subject("node", name) if name in known else None
         yield make_finding(
             "behind_others",
             subject=subject,
             about=name,
-            saw=lines[0] if len(lines) == 1 else f"{lines[0]}; {counted(len(lines) - 1, 'more')}",
+            saw=lines[0] if len(lines) == 1 else f"{lines[0]}; {len(lines) - 1:,} more",
             evidence=lines[:_MOST_EVIDENCE],
         )
 
@@ -212,6 +244,9 @@ def tool_run(
             f"{name}: no results of {tool} in it", expected="the output of a whole test"
         )
     check_number(len(figures), name)
+    measurements, beyond = set_apart(measurements, most_of_any(), tool)
+    figures = [*marked(figures), *beyond]
+    findings = [*findings, *find_beyond(figures)]
     unsure = any(one.unit and one.low is None for one in figures) or bool(measurements)
     why = f"{tool} tells one figure and no samples"
     return imported(
