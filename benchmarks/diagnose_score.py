@@ -157,7 +157,7 @@ _HOME = re.compile(
 )
 _MODULES = re.compile(r"/(?:site-packages|dist-packages|lib/python[\d.]+)/")
 _LONG_NUMBER = re.compile(r"(?<![\w.])\d{4,9}(?![\w.]*[:.-]\d)(?![\w])")
-_HOST = re.compile(r"\b(?:node|worker|gpu|host|rank-host|ip)-?\d{1,4}\b(?!\.)")
+_HOST = re.compile(r"\b(?<!GPU )(?:node|worker|gpu|host|rank-host|ip)-?\d{1,4}\b(?!\.)")
 
 
 def disguised(log: str) -> str:

@@ -69,6 +69,8 @@ class Job:
     fault: str
     culprits: tuple[int, ...]
     seed: int
+    batched: bool
+    """Whether stages hand over in batches, of which the recorder leaves out the peers."""
 
     @property
     def ranks(self) -> int:
@@ -93,6 +95,7 @@ def random_job(dice: random.Random, fault: str) -> Job:
         fault=fault,
         culprits=tuple(sorted(dice.sample(range(tp * dp * pp), count))),
         seed=dice.randrange(1 << 30),
+        batched=dice.random() < 0.3,
     )
 
 
@@ -418,6 +421,7 @@ class Simulator:
         if op.transfer:
             at, peer = op.group.ranks.index(rank), op.group.ranks.index(op.peer)
             name = f"send {at}->{peer}" if op.op == "send" else f"recv {at}<-{peer}"
+            name = "coalesced" if self.job.batched else name
         return {
             "record_id": place,
             "pg_id": int(numbers[op.group.name]),

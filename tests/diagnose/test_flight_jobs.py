@@ -365,5 +365,5 @@ def test_a_real_gloo_job(tmp_path: Path) -> None:
 
 @pytest.mark.skipif("WIRESPEED_TEST_FLIGHT" not in os.environ, reason="Requires: real dumps")
 def test_real_dumps_of_a_hang() -> None:
-    folder = Path(os.environ["WIRESPEED_TEST_FLIGHT"]) / "hang-16-ranks"
+    folder = Path(os.environ["WIRESPEED_TEST_FLIGHT"])
     assert blamed(folder) == ["rank 9", "rank 14"]

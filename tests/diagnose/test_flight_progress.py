@@ -152,6 +152,13 @@ def test_a_rank_at_which_its_peers_stopped_too_is_a_victim(tmp_path: Path) -> No
     assert blamed(found(tmp_path, *ranks)) == ["rank 3"]
 
 
+def test_three_of_four_ranks_are_too_many_to_name(tmp_path: Path) -> None:
+    ranks = (Rank(0, 9, 4), Rank(1, 10, 4), Rank(2, 10, 4), Rank(3, 10, 9))
+    (one,) = found(tmp_path, *ranks)
+    assert (one.id, one.status, one.confidence) == (UNSURE, "warn", "cannot tell")
+    assert "ranks 0-2" in one.title
+
+
 def test_a_gpu_that_never_began_a_call_that_others_are_in_is_named(tmp_path: Path) -> None:
     started = [Rank(rank, 10, 9, "started") for rank in (0, 1, 3)]
     (one,) = found(tmp_path, *started, Rank(2, 10, 9))

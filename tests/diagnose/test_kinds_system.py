@@ -60,13 +60,13 @@ NEAR_MISSES = (
     ("CONT-122", ["nvidia-container-cli: mount error: mount operation failed: /x: not permitted"]),
     ("CONT-131", ['MountVolume.SetUp failed for volume "a" : timed out']),
     # Another reason of the same header.
-    ("SLURM-101", ["srun: error: Task launch for 1.0 failed on node n: Invalid job credential"]),
-    ("SLURM-102", ["srun: error: Task launch for 1.0 failed on node n: Job credential expired"]),
-    ("SLURM-103", ["srun: error: Task launch for 1.0 failed on node n: Job prolog failed"]),
-    ("SLURM-106", ["srun: error: Task launch for 1.0 failed on node n: Job prolog failed"]),
-    ("SLURM-107", ["slurmstepd: error: execve(): python3: No such file or directory"]),
+    ("SLURM-201", ["srun: error: Task launch for 1.0 failed on node n: Invalid job credential"]),
+    ("SLURM-202", ["srun: error: Task launch for 1.0 failed on node n: Job credential expired"]),
+    ("SLURM-203", ["srun: error: Task launch for 1.0 failed on node n: Job prolog failed"]),
+    ("SLURM-206", ["srun: error: Task launch for 1.0 failed on node n: Job prolog failed"]),
+    ("SLURM-207", ["slurmstepd: error: execve(): python3: No such file or directory"]),
     (
-        "SLURM-110",
+        "SLURM-210",
         ["srun: error: Unable to create step for job 1: Error generating job credential"],
     ),
     # A missing input is no race.
@@ -128,6 +128,10 @@ NEAR_MISSES = (
             "INFO:     Uvicorn running on http://0.0.0.0:19000 (Press CTRL+C to quit)",
         ],
     ),
+    ("PORT-006", ["Ray is starting at 10.0.0.7:6379"]),
+    ("OFFLINE-017", ["curl: (7) Failed to connect to localhost port 8000 after 0 ms"]),
+    ("OFFLINE-019", ["CondaHTTPError: HTTP 404 NOT FOUND for url <https://conda.example.org/x>"]),
+    ("CONT-123", ["container name: train"]),
     ("RDZV-101", ["torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"]),
     ("RDZV-102", ["torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"]),
 )

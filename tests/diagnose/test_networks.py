@@ -82,13 +82,22 @@ def test_a_rendezvous_at_the_own_host(tmp_path: Path, said: str, nodes: str) -> 
     assert warned(read(tmp_path, said, nodes.format(1))) == []
 
 
-@pytest.mark.parametrize("address", ["255.255.255.0", "0.0.0.0", "169.254.7.9"])
-def test_an_address_of_nobody_is_the_cause(tmp_path: Path, address: str) -> None:
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("255.255.255.0", ("ADDR-001", "fail")),
+        ("0.0.0.0", ("ADDR-001", "fail")),
+        ("169.254.7.9", ("ADDR-004", "warn")),
+    ],
+)
+def test_an_address_of_nobody_is_the_cause_and_a_link_local_one_may_be(
+    tmp_path: Path, address: str, said: tuple[str, str]
+) -> None:
     line = (
         f"[W socket.cpp:697] [c10d] The client socket has failed to connect to [{address}]:29500 "
         "(errno: 113 - No route to host)."
     )
-    assert warned(read(tmp_path, line, line))[0] == ("ADDR-001", "fail")
+    assert warned(read(tmp_path, line, line))[0] == said
 
 
 def test_connections_that_are_tried_again_and_never_succeed(tmp_path: Path) -> None:

@@ -73,6 +73,21 @@ def test_a_rule_that_knows_what_it_became_speaks(tmp_path: Path) -> None:
     assert shown(reading) == [("T-303", "fail", "likely")]
 
 
+def test_a_time_stamp_between_the_lines_of_a_stack_is_no_exception(tmp_path: Path) -> None:
+    lines = stack("acme.LaneLost: lane 3 went away").splitlines()
+    stamped = [part for line in lines for part in ("2024-07-24 08:45:13.616", line)]
+    finding = only(read(tmp_path, *stamped))
+    assert "lane 3 went away" in finding.title
+
+
+def test_a_stack_behind_the_words_of_a_logger_is_one(tmp_path: Path) -> None:
+    before = "2025-10-31 03:11:02,475 - Acme - INFO - [rank7]: "
+    lines = [before + line for line in stack("AssertionError").splitlines()]
+    finding = only(read(tmp_path, *lines))
+    assert (finding.id, finding.subject.name) == ("LOG-002", "rank 7")
+    assert "AssertionError" in finding.title
+
+
 def test_a_panic_is_shown_with_its_message(tmp_path: Path) -> None:
     log = "thread 'main' panicked at src/lane.rs:3:4:\nlane 3 went away\nstack backtrace:\n"
     finding = only(read(tmp_path, log))
@@ -90,6 +105,9 @@ def test_an_exception_behind_a_loggers_prefix_is_one(tmp_path: Path) -> None:
         '{"name": "worker.status.SUCCEEDED", "raw_error": null, "state": "SUCCEEDED"}',
         "[W socket.cpp:464] [c10d] The server socket cannot be initialized on [::]:9999 (errno: 97).",
         "W1120 10:00:00.1 12 lane.cc:4] lane could not be read",
+        '[g4:10079] Set MCA parameter "orte_base_help_aggregate" to 0 to see all help / error messages',
+        "E0000 00:00:1736163964.084812 3415088 cuda_dnn.cc:8310] Unable to register cuDNN factory: "
+        "Attempting to register factory for plugin cuDNN when one has already been registered",
     ],
 )
 def test_events_and_warnings_are_no_error(tmp_path: Path, line: str) -> None:

@@ -90,13 +90,11 @@ def test_fewer_have_joined_while_a_healthy_job_starts(tmp_path: Path) -> None:
     assert answered(tmp_path, log) is None
 
 
-@pytest.mark.parametrize(("joined", "category"), [(9, "world-mismatch"), (7, "missing-ranks")])
-def test_more_clients_than_the_world_is_another_trouble_than_fewer(
-    tmp_path: Path, joined: int, category: str
-) -> None:
+def test_fewer_clients_than_the_world_are_missing_ranks(tmp_path: Path) -> None:
+    """More cannot be printed: the store's wait ends as soon as the world size has joined."""
     line = "DistStoreError: Timed out after 601 seconds waiting for clients."
-    found = answered(tmp_path, f"{line} {joined}/8 clients joined.\n")
-    assert found is not None and found.category == category
+    found = answered(tmp_path, f"{line} 7/8 clients joined.\n")
+    assert found is not None and found.category == "missing-ranks"
 
 
 def test_a_changed_gid_table_harms_only_where_transfers_fail_then(tmp_path: Path) -> None:

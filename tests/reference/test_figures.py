@@ -25,10 +25,10 @@ OWN = Figure(
 
 def test_every_shipped_figure_has_a_source_and_a_date() -> None:
     figures = shipped_figures()
-    assert len(figures) == 80
+    assert len(figures) == 186
     assert all(one.source and one.read for one in figures)
     threads = [one for one in figures if "#" in one.source]
-    assert len(threads) == 26
+    assert len(threads) == 48
     assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", one.published) for one in threads)
     assert all(one.busbw and one.interconnect and one.system for one in figures)
 

@@ -14,6 +14,9 @@ from wirespeed.reference.shape import gpu_called, shape_of, shape_told
     [
         ("NVIDIA H100 80GB HBM3", "H100 SXM"), ("H100", "H100 SXM"), ("h200", "H200 SXM"),
         ("A100", "A100 SXM"), ("H100 NVL", "H100 NVL"), ("NVIDIA GB300", "GB300"),
+        ("4090", "RTX 4090"), ("NVIDIA GeForce RTX 5090", "RTX 5090"), ("H20", "H20"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000"), ("gaudi3", "Gaudi 3"),
+        ("A800", "A800 SXM"), ("AMD Instinct MI355X", "MI355X"), ("DGX Spark", "GB10"),
         ("NVIDIA Future 9000", "Future 9000"), ("MI300X", "MI300X"), ("v100", "V100 SXM2"), ("", ""),
     ],
 )  # fmt: skip

@@ -91,6 +91,35 @@ def test_what_facts_or_an_import_told_is_not_overruled(cluster: Any) -> None:
         complete(bare(), ToldShape(nodes=3, gpus_per_node=8), whose="it")
 
 
+@pytest.mark.parametrize("said", ["roce", "ib", "mnnvl+ib", "mnnvl"])
+def test_an_assumption_gives_way_to_what_is_stated(said: str) -> None:
+    """GB300 nodes usually stand in racks with multi-node NVLink; these may not."""
+    world = listed(nodes=2, per_node=4, name="NVIDIA GB300")
+    before = shape_of(world)
+    assert before is not None and (before.interconnect, before.assumed) == ("mnnvl", True)
+    shape = shape_of(complete(world, ToldShape(interconnect=said), whose="it"))
+    assert shape is not None and (shape.interconnect, shape.assumed) == (said, False)
+    with pytest.raises(UsageError, match="goes over RoCE"):
+        once = complete(world, ToldShape(interconnect="roce"), whose="it")
+        complete(once, ToldShape(interconnect="ib"), whose="it")
+
+
+def test_a_log_of_pcie_cards_has_their_slot() -> None:
+    shape = shape_of(listed(nodes=1, name="NVIDIA L40S"))
+    assert shape is not None
+    assert (shape.interconnect, round((shape.gpu_link or 0) / 1e9, 1)) == ("pcie", 31.5)
+
+
+def test_a_log_of_two_cards_is_completed_with_their_bridge() -> None:
+    pair = listed(nodes=1, per_node=2, name="NVIDIA A100 80GB PCIe")
+    shape = shape_of(pair)
+    assert shape is not None and (shape.interconnect, shape.inside) == ("", "bridge")
+    for said, rate in (("nvlink", 300.0), ("pcie", 31.5)):
+        shape = shape_of(complete(pair, ToldShape(interconnect=said), whose="it"))
+        assert shape is not None and shape.interconnect == said
+        assert shape.gpu_link == pytest.approx(rate * 1e9, rel=0.01)
+
+
 def test_a_guess_gives_way() -> None:
     guess = ToldShape(gpus_per_node=8, nodes=16, guessed=True, why="boards of 8")
     world = complete(replace(bare(), told=guess), ToldShape(gpu="A100", nodes=8), whose="it")

@@ -24,6 +24,7 @@ from wirespeed.errors import CannotMeasure, NothingRan, UsageError
 if TYPE_CHECKING:
     from wirespeed.reference.ask import TrainingFigure
     from wirespeed.reference.figures import Figure
+    from wirespeed.reference.transfers import Transfer
 
 
 @group(context_settings={**PLAIN, "show_default": True})
@@ -36,7 +37,7 @@ def reference() -> None:
 
     \f
     Examples:
-      wirespeed reference ask all_reduce 8G --busbw 310 --gpu H100 --nodes 2 --interconnect ib
+      wirespeed reference ask all_reduce 8G --busbw 478 --gpu H100
       wirespeed reference ask all_reduce 4M --run last
       wirespeed reference list --gpu H100
       wirespeed reference add last --name good-monday
@@ -48,15 +49,20 @@ def reference() -> None:
 @option("--gpu NAME", "Only of that GPU, such as H100; `cpu` for none.")
 @option("--op OP", "Only of that operation.")
 @flag("--own", "Only your own.")
+@flag("--transfers", "Copies, network cards and messages instead of collectives.")
 @option("-o --output", kind=["table", "json", "csv"], default="table")
-def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> None:
+def list_command(gpu: str | None, op: str | None, own: bool, transfers: bool, output: str) -> None:
     """List the figures: your own first, then those that come with wirespeed.
 
     \f
     Examples:
       wirespeed reference list --gpu H100 --op all_reduce
       wirespeed reference list --own -o json
+      wirespeed reference list --transfers --gpu H100
     """
+    if transfers:
+        _list_transfers(gpu, op, output)
+        return
     from wirespeed.cli.reference_answers import figures_json, figures_table
     from wirespeed.reference.figures import figures_to_csv, shipped_figures
     from wirespeed.runs.named_files import load_own
@@ -71,6 +77,24 @@ def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> Non
         click.echo(figures_table(found))
     else:
         click.echo("no figures\nnext: wirespeed reference add last")
+
+
+def _list_transfers(gpu: str | None, test: str | None, output: str) -> None:
+    """Print the published figures of nvbandwidth, perftest and OSU."""
+    from wirespeed.cli.reference_transfers import transfers_json, transfers_table
+    from wirespeed.reference.shape import gpu_called
+    from wirespeed.reference.transfers import shipped_transfers, transfer_named
+
+    if output == "csv":
+        raise UsageError("--transfers -o csv", expected="-o table or -o json")
+    wanted = transfer_named(test) if test else None
+    rows = [
+        row
+        for row in shipped_transfers()
+        if (not gpu or row.gpu == gpu_called(gpu))
+        and (not test or row.test == (wanted.name if wanted else test))
+    ]
+    click.echo(transfers_json(rows) if output == "json" else transfers_table(rows))
 
 
 @command(of=reference)
@@ -142,12 +166,19 @@ def export(name: str | None) -> None:
 @argument("op", required=False, completes="operations")
 @argument("size", required=False)
 @option("--busbw GB/s", "The figure.", click.FloatRange(min=0, min_open=True))
+@option("--time US", "The figure, where it is a latency.", click.FloatRange(min=0, min_open=True))
 @option("--run run_ref RUN", "Take figure and nodes from a stored run.")
 @shape_options
+@option(
+    "--switch",
+    "Whether switches reduce: `sharp` between nodes, NVLS within one.",
+    ["sharp", "sharp-off", "nvls", "nvls-off"],
+)
+@option("--site NAME", "Whose cluster it is, such as azure: what that site asks of its own counts.")
 @option("-o --output", kind=["text", "json"], default="text")
 @store_option
 def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
-    """Is this number normal? Where it lies, by whose figures, and why it may be low.
+    """Is this number normal? What the hardware can reach, what others got, and why it may be low.
 
     With --run OP and SIZE may be left out: the run's best figure is meant.
 
@@ -158,6 +189,12 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
       wirespeed reference ask --run last                                  its best figure
       wirespeed reference ask all_reduce 4M --run last -o json
       wirespeed reference ask all_reduce 1G --run last --gpu A100 --nodes 16 --interconnect ib
+      wirespeed reference ask h2d --busbw 52 --gpu H100
+      wirespeed reference ask ib_write_bw 64K --busbw 49 --interconnect ib --nics 1x400
+      wirespeed reference ask osu_latency 8 --time 1.1 --interconnect ib
+
+    Besides collectives OP is a test of nvbandwidth (host_to_device_memcpy_ce, or h2d, d2h, d2d), of
+    perftest (ib_write_bw, of one card) or of OSU (osu_bw, osu_latency).
 
     Of a run that was imported the options complete what its log does not tell; elsewhere one node of 8
     is meant where they say nothing.
@@ -165,7 +202,7 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
     Figures hold for one interconnect only. Where it is not given, there is an answer for each that has
     a figure, and exit 3 unless it makes no difference which of them it is.
 
-    Exit codes: 0 normal, 1 low, 3 nothing is known that it could be compared with.
+    Exit codes: 0 normal, 1 low or impossible, 3 it cannot be told; the answer says what would decide.
     """  # noqa: E501
     from wirespeed.cli.reference_answers import (
         answer,
@@ -177,7 +214,12 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
     )
     from wirespeed.collectives.catalogue import collective_named
     from wirespeed.model.units import parse_size
+    from wirespeed.reference.transfers import transfer_named
 
+    if op is not None and not told["run_ref"] and (test := transfer_named(op)):
+        return _tell_transfer(test, size, output, told)
+    if told["time"]:
+        raise UsageError("--time is of latencies", expected="--busbw GB/s for a collective")
     run = completed(run_named(told["run_ref"]), told_by(told)) if told["run_ref"] else None
     if op is None or size is None:
         best = best_figure(run, collective_named(op).name if op else None)
@@ -189,7 +231,19 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
         click.echo(answer_json(found))
     else:
         click.echo(answer_text(found, sys.stdout, _typed(name, size or str(size_bytes), told)))
-    return {"low": 1, "unknown": CannotMeasure.exit_code}.get(found.place, 0)
+    return _CODES.get(found.place, 0)
+
+
+_CODES = {"low": 1, "impossible": 1, "unknown": CannotMeasure.exit_code}
+
+
+def _tell_transfer(test: "Transfer", size: str | None, output: str, options: dict[str, Any]) -> int:
+    """Print the answer for a figure of nvbandwidth, perftest or OSU, and return the exit code."""
+    from wirespeed.cli.reference_transfers import answer_transfer, transfer_json, transfer_text
+
+    answer = answer_transfer(test, size, options)
+    click.echo(transfer_json(answer) if output == "json" else transfer_text(answer, sys.stdout))
+    return _CODES.get(answer.place, 0)
 
 
 def _typed(op: str, size: str, values: dict[str, Any]) -> str:
@@ -201,6 +255,8 @@ def _typed(op: str, size: str, values: dict[str, Any]) -> str:
         "--gpus-per-node": values["gpus_per_node"],
         "--nodes": values["nodes"],
         "--nics": values["nics"],
+        "--switch": values["switch"],
+        "--site": values["site"],
     }
     words = ["wirespeed reference ask", op, size]
     for option_name, value in options.items():

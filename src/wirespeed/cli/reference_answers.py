@@ -14,11 +14,11 @@ from wirespeed.model.records import Measurement, Run, ToldShape
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
 from wirespeed.node.reading import read_whole
 from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation, Reference
-from wirespeed.reference.ask import Answer, Asked, ask, expected_of
+from wirespeed.reference.ask import Answer, Asked, Published, ask, decides, expected_of
 from wirespeed.reference.figures import INTERCONNECTS, Figure, figures_from_csv
+from wirespeed.reference.known import figure_words
 from wirespeed.reference.reasons import complete, lacking
-from wirespeed.reference.roofline import share
-from wirespeed.reference.shape import Shape, figures_of_run, shape_of, shape_told
+from wirespeed.reference.shape import BRIDGE, Shape, figures_of_run, shape_of, shape_told
 from wirespeed.runs.named_files import load_own
 from wirespeed.runs.store import find, load
 from wirespeed.session.references import answer_of
@@ -26,13 +26,13 @@ from wirespeed.views.text import Style, style_for
 
 _LARGEST_FILE = 16 * 2**20
 _US = 1e6
-_WORDS = {
+WORDS = {
+    "impossible": ("IMPOSSIBLE", "red"),
     "low": ("LOW", "red"),
     "normal": ("NORMAL", "green"),
     "high": ("HIGH", "yellow"),
     "unknown": ("CANNOT TELL", "yellow"),
 }
-_MOST_KNOWN = 4
 
 
 def figures_table(figures: Sequence[Figure]) -> str:
@@ -45,7 +45,7 @@ def figures_table(figures: Sequence[Figure]) -> str:
             "peak" if one.size_bytes is None else format_size(one.size_bytes),
             format_bandwidth(one.busbw) if one.busbw else "",
             format_duration(one.time_s) if one.time_s else "",
-            *(one.kind, one.dated),
+            *(f"{one.kind} ({one.site})" if one.site else one.kind, one.dated),
         ]
         for one in figures
     ]
@@ -72,7 +72,7 @@ def _figure(one: Figure) -> dict[str, Any]:
         "busbw_range_GBps": _scaled(one.busbw_range, 1 / GIGA),
         "time_us": one.time_s and one.time_s * _US,
         "time_range_us": _scaled(one.time_range, _US),
-        **{n: getattr(one, n) for n in ("kind", "source", "published", "read")},
+        **{n: getattr(one, n) for n in ("kind", "site", "source", "published", "read")},
     }
 
 
@@ -101,15 +101,20 @@ def _wrapped(label: str, text: str, style: Style) -> str:
 
 
 def _lines(answer: Answer, style: Style, again: str) -> list[tuple[str, str]]:
-    word, color = _WORDS[answer.place]
+    word, color = WORDS[answer.place]
     asked = f"{answer.op} {format_size(answer.figure.size_bytes)}, {_asked(answer.figure)}"
     lines = [("", style.paint(word, color) + style.text(f"  {asked} on {answer.shape.words}"))]
-    lines += _by_interconnect(answer)
-    lines += _expected(answer)
-    if answer.limit is not None:
-        lines.append(("limit", share(answer.figure.busbw, answer.limit)))
+    lines += _uncertain(answer)
+    lines += _by_interconnect(answer) + _by_switch(answer)
+    lines += _limit(answer) + _hardware(answer)
+    lines += _expected(answer) + _published(answer)
     if answer.above:
         lines.append(("above it", answer.above))
+    if answer.remark:
+        lines.append(("it is", answer.remark))
+    if answer.raised:
+        lines.append(("because", answer.raised))
+    lines += [("" if n else "tell", text) for n, text in enumerate(_to_tell(answer))]
     lines += [
         ("likeliest" if n == 1 else "", f"{n}. {one}") for n, one in enumerate(answer.reasons, 1)
     ]
@@ -148,8 +153,10 @@ def _by_interconnect(answer: Answer) -> list[tuple[str, str]]:
 
 def _on_interconnect(one: Answer) -> str:
     """Return `EFA: LOW, 0.64 of 487 GB/s, the only known figure (source)`."""
-    word, _ = _WORDS[one.place]
-    return f"{INTERCONNECTS[one.shape.interconnect]}: {word}, {_share_of(one)}"
+    word, _ = WORDS[one.place]
+    text = f"{INTERCONNECTS[one.shape.interconnect]}: {word}, {_share_of(one)}"
+    cards = [need for need in one.missing if "--nics" in need]
+    return f"{text}; it depends on {cards[0]}" if cards else text
 
 
 def _share_of(answer: Answer) -> str:
@@ -158,24 +165,68 @@ def _share_of(answer: Answer) -> str:
     if found is None or not found.busbw:
         return "no figure is known"
     only = ", the only known figure" if found.lone else ""
-    share = f"{answer.share or 0:.2f} of {format_bandwidth(found.busbw)}"
+    share = f"{answer.figure.busbw / found.busbw:.2f} of {format_bandwidth(found.busbw)}"
     return f"{share}{only} ({ORIGINS[found.origin]}: {found.source})"
 
 
-def _expected(answer: Answer) -> list[tuple[str, str]]:
-    found = answer.expectation
+def _by_switch(answer: Answer) -> list[tuple[str, str]]:
+    """Return a line without and one with SHARP, then what decides, where it is open."""
+    lines: list[tuple[str, str]] = []
+    for option in answer.by_switch:
+        word, _ = WORDS[option.place]
+        name = "with SHARP" if option.shape.switch == "sharp" else "without SHARP"
+        share = (
+            f", {option.share:.2f} of {format_bandwidth(option.expected)}"
+            if option.expected
+            else ""
+        )
+        lines.append(("" if lines else "if it is", f"{name}: {word}{share}"))
+    return lines
+
+
+def _to_tell(answer: Answer) -> tuple[str, ...]:
+    """Return what to say or to measure; what connects the nodes has a line of its own."""
+    named = bool(answer.by_interconnect)
+    return tuple(option for option in answer.missing if not (named and "--interconnect" in option))
+
+
+def _uncertain(answer: Answer) -> list[tuple[str, str]]:
     if answer.figure.too_few:
         return [("because", "it has no 95 % interval, so it supports no verdict")]
     if answer.figure.too_wide:
         return [("because", "its 95 % interval is wider than ±50 %, so it supports no verdict")]
-    if (found is None or not found.busbw) and answer.by_interconnect:
+    return []
+
+
+def _limit(answer: Answer) -> list[tuple[str, str]]:
+    limit = answer.limit
+    if limit is None:
+        return []
+    ratio = answer.figure.busbw / limit.busbw
+    return [("limit", f"{format_bandwidth(limit.busbw)}: {limit.model}; this is {ratio:.3g} of it")]
+
+
+def _hardware(answer: Answer) -> list[tuple[str, str]]:
+    """Return what the hardware should give, with its interval and where it comes from."""
+    known = answer.hardware
+    if known is None or known.busbw <= 0:
+        return []
+    ends = f"{format_bandwidth(known.low)} … {format_bandwidth(known.high)}"
+    ratio = answer.figure.busbw / known.busbw
+    text = f"{format_bandwidth(known.busbw)} ({ends}): {known.model}; this is {ratio:.2f} of it"
+    return [("expected", text)]
+
+
+def _expected(answer: Answer) -> list[tuple[str, str]]:
+    """Return what others or the user's own runs got, with its spread and sources."""
+    found = answer.expectation
+    if answer.figure.too_few or answer.figure.too_wide:
         return []
     if found is None or not found.busbw:
-        lines = [("because", "no figure is known for such nodes, this operation and size")]
-        known = [_short(one) for one in answer.known[:_MOST_KNOWN]]
-        return lines + [("known" if n == 0 else "", text) for n, text in enumerate(known)]
-    ends = found.busbw_range
-    spread = "one figure of another size, so its spread is not known"
+        nothing = "no figure is known for such nodes, this operation and size"
+        return [] if answer.by_interconnect else [("measured", nothing)]
+    ends, ratio = found.busbw_range, answer.figure.busbw / found.busbw
+    spread = "figures of another size, so their spread is not known"
     if answer.beside:
         spread = _assumed(found.busbw, answer.beside)
     if ends:
@@ -185,15 +236,37 @@ def _expected(answer: Answer) -> list[tuple[str, str]]:
     gate = (
         f"; the source treats < {format_bandwidth(found.gate)} as a warning" if found.gate else ""
     )
-    lines = [
+    return [
         (
-            "expected",
-            f"{format_bandwidth(found.busbw)}: this is {answer.share or 0:.2f} of {_it(found)}",
+            "measured",
+            f"{format_bandwidth(found.busbw)}: this is {ratio:.2f} of {_it(found)}",
         ),
         ("spread", f"{spread}{gate}"),
         ("from", f"{ORIGINS[found.origin]}: {found.source}"),
+        *(("figures" if n == 0 else "", note) for n, note in enumerate(_notes(answer, found))),
     ]
-    return lines + [("figures" if n == 0 else "", note) for n, note in enumerate(found.notes)]
+
+
+def _notes(answer: Answer, found: Expectation) -> list[str]:
+    """Return what was done to get there, without the figures that are listed as published."""
+    listed = {figure_words(one.figure) for one in answer.published}
+    return [note for note in found.notes if note not in listed]
+
+
+def _published(answer: Answer) -> list[tuple[str, str]]:
+    """Return each of the nearest figures with what differs there."""
+    texts = [_beside(near) for near in answer.published]
+    return [("published" if n == 0 else "", text) for n, text in enumerate(texts)]
+
+
+def _beside(near: Published) -> str:
+    figure = near.figure
+    size = "peak" if figure.size_bytes is None else format_size(figure.size_bytes)
+    rate = format_bandwidth(figure.busbw) if figure.busbw else ""
+    differs = ", ".join(near.differs) or "nothing"
+    return (
+        f"{figure.system}: {figure.collective} {size} {rate}; differs: {differs} ({figure.dated})"
+    )
 
 
 def _it(found: Expectation) -> str:
@@ -210,28 +283,29 @@ def _assumed(busbw: float, beside: str) -> str:
 
 def verdict_line(answer: Answer, style: Style) -> str:
     """`NORMAL  all_reduce 1 GiB: 1.00 of 45.4 GB/s, the only known figure (source)`."""
-    word, color = _WORDS[answer.place]
-    found = answer.expectation
-    told = f"{answer.op} {format_size(answer.figure.size_bytes)}"
-    if (found is None or not found.busbw) and answer.by_interconnect:
-        places = ", ".join(
-            f"{_WORDS[one.place][0]} on {INTERCONNECTS[one.shape.interconnect]}"
-            for one in answer.by_interconnect
-        )
-        text = f"{told}: it is not known what connects the nodes ({places})"
-    elif found is None or not found.busbw:
-        text = f"{told}: no figure is known for {answer.shape.words}, this operation and size"
-    else:
-        text = f"{told}: {_share_of(answer)}"
+    word, color = WORDS[answer.place]
+    text = f"{answer.op} {format_size(answer.figure.size_bytes)}: {_short_why(answer)}"
+    if answer.place == "unknown" and _to_tell(answer):
+        text += f"; what decides: {_to_tell(answer)[0]}"
     return style.paint(word, color) + style.text(f"  {text}")
 
 
-def _short(one: Figure) -> str:
-    size = "peak" if one.size_bytes is None else format_size(one.size_bytes)
-    rate = format_bandwidth(one.busbw) if one.busbw else ""
-    nodes = "1 node" if one.nodes == 1 else f"{one.nodes or 'any number of'} nodes"
-    over = INTERCONNECTS[one.interconnect]
-    return f"{one.system}: {nodes}, {over}, {one.collective} {size} {rate} ({one.dated})"
+def _short_why(answer: Answer) -> str:
+    found, hardware = answer.expectation, answer.hardware
+    if answer.place == "impossible":
+        return answer.above
+    if found is not None and found.busbw and (hardware is None or decides(found)):
+        return _share_of(answer)
+    if answer.by_interconnect:
+        places = ", ".join(
+            f"{WORDS[one.place][0]} on {INTERCONNECTS[one.shape.interconnect]}"
+            for one in answer.by_interconnect
+        )
+        return f"it is not known what connects the nodes ({places})"
+    if hardware is not None and hardware.busbw > 0:
+        share = f"{answer.figure.busbw / hardware.busbw:.2f} of {format_bandwidth(hardware.busbw)}"
+        return f"{share}, what the hardware should give ({hardware.model})"
+    return f"no figure is known for {answer.shape.words}, this operation and size"
 
 
 def _next(answer: Answer, again: str) -> str:
@@ -240,16 +314,20 @@ def _next(answer: Answer, again: str) -> str:
         return f"wirespeed bench {answer.op} -b {size} -e {size} --time-per-size 10"
     if answer.place == "low" and answer.shape.nodes > 1:
         return "wirespeed locate   (which node, link or rail)"
-    if answer.place == "unknown" and not answer.shape.interconnect:
+    if answer.place == "unknown" and answer.shape.inside == BRIDGE and answer.shape.nodes == 1:
+        return f"{again} --interconnect nvlink"
+    if answer.place == "unknown" and not answer.shape.interconnect and answer.shape.nodes > 1:
         kinds = [one.shape.interconnect for one in answer.by_interconnect] or ["ib"]
         return f"{again} --interconnect {kinds[0]}"
+    if answer.place == "impossible":
+        return f"wirespeed bench {answer.op} -b {size} -e {size}   (with a clock that is known)"
     if answer.place == "unknown":
         return "wirespeed reference list; with a run that you trust: wirespeed reference add RUN"
     return f"wirespeed bench {answer.op} -b {size} -e {size}"
 
 
 def answer_json(answer: Answer) -> str:
-    found, limit = answer.expectation, answer.limit
+    found, limit, hardware = answer.expectation, answer.limit, answer.hardware
     expected = found and {
         "busbw_GBps": found.busbw and found.busbw / GIGA,
         "range_GBps": _scaled(found.busbw_range, 1 / GIGA),
@@ -267,11 +345,23 @@ def answer_json(answer: Answer) -> str:
         "busbw_range_GBps": _scaled(answer.figure.busbw_range, 1 / GIGA),
         "iterations": answer.figure.iterations or None,
         "share": answer.share,
+        "missing": list(answer.missing),
         "beside_the_only_figure": answer.beside,
         "assumed_spread": ASSUMED_SPREAD if answer.beside else None,
         "world": answer.shape.words,
         "expected": expected,
+        "hardware": hardware
+        and {
+            "busbw_GBps": hardware.busbw / GIGA,
+            "range_GBps": [hardware.low / GIGA, hardware.high / GIGA],
+            "model": hardware.model,
+        },
+        "published": [
+            {**_figure(one.figure), "differs": list(one.differs)} for one in answer.published
+        ],
         "limit": limit and {"busbw_GBps": limit.busbw / GIGA, "model": limit.model},
+        "raised": answer.raised,
+        "remark": answer.remark,
         "above_limit": answer.above,
         "reasons": list(answer.reasons),
         "by_interconnect": [
@@ -284,6 +374,10 @@ def answer_json(answer: Answer) -> str:
             }
             for one in answer.by_interconnect
             if one.expectation and one.expectation.busbw
+        ],
+        "by_switch": [
+            {"switch": one.shape.switch, "verdict": one.place, "share": one.share}
+            for one in answer.by_switch
         ],
     }
     return json.dumps(data, indent=2, ensure_ascii=False)
@@ -354,7 +448,7 @@ def answer(op: str, size: int, told: dict[str, Any], run: Run | None) -> Answer:
         return ask(shape, op, figure, expected_of(shape, op, size, own), nodes=nodes, own=own)
     if run is None:
         raise UsageError("which figure?", expected="--busbw GB/s, or --run RUN")
-    return answer_of(run, _measured(run, op, size))
+    return answer_of(run, _measured(run, op, size), stated=shape)
 
 
 def figures_from(ref: str, name: str | None, told: ToldShape | None) -> tuple[list[Figure], str]:
@@ -404,7 +498,8 @@ def _shape(told: dict[str, Any], run: Run | None) -> Shape:
         found = shape_of(run.world)
         if found is None:
             raise _shapeless(run)
-        return found
+        switch = _switch(told) or found.switch
+        return replace(found, switch=switch, site=(told["site"] or "").lower())
     said = told_by(told)
     if said is None or not said.gpu:
         raise UsageError("which GPU?", expected="--gpu NAME, such as --gpu H100, or --gpu cpu")
@@ -415,7 +510,13 @@ def _shape(told: dict[str, Any], run: Run | None) -> Shape:
         interconnect=said.interconnect,
         nics=said.nics or None,
         nic_Gbitps=said.nic_Gbitps or None,
+        switch=_switch(told),
+        site=told["site"] or "",
     )
+
+
+def _switch(told: dict[str, Any]) -> str:
+    return str(told["switch"] or "").replace("-", " ")
 
 
 def _shapeless(run: Run) -> UsageError:

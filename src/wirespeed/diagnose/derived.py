@@ -492,16 +492,14 @@ def _follows(line: Line, before: Line, within: int) -> bool:
     return line.source == before.source and 0 < line.number - before.number <= within
 
 
-_LAUNCHERS = ("SLURM-013", "PYX-003", "PYX-005", "CONT-140", "ENR-003")
-"""Headers of container launchers, which print their tool's words beside them."""
-
-
 def _refused(rule: Rule, evidence: Evidence, in_launcher: bool) -> Iterator[Hit]:
     """Yield the paths that a shell tool was refused, in a launcher's output or in other logs.
 
     A job that trains on did without what it was refused.
     """
-    launched = any(id in evidence.seen for id in _LAUNCHERS)
+    launched = any(
+        seen.rule.header or seen.rule.category == "container-gpu" for seen in evidence.seen.values()
+    )
     if launched == in_launcher and (launched or not evidence.trains):
         yield from _told_by(rule, evidence.hits("ERRNO-023"))
 
@@ -614,7 +612,6 @@ DERIVED: dict[str, Derive] = {
     "hub-unreached": partial(_unreached, retries="OFFLINE-001", least=_RETRIES),
     "joined-by-too-few": partial(_joined, by="STORE-040", apart=lt),
     "joined-by-too-many": partial(_joined, by="STORE-040", apart=gt),
-    "joined-by-too-many-clients": partial(_joined, by="STORE-030", apart=gt),
     "loopback-over-hosts": _over_hosts,
     "rank-behind": _behind,
     "no-lock-operation": partial(

@@ -199,8 +199,8 @@ def _peers(rank: int, place: tuple[str, int], ways: Mapping[int, _Way]) -> dict[
 _SHOWN = 6
 _MOST = 32
 """Culprits that are told one by one."""
-_FEW = 8
-"""One of so many ranks may be behind, with certainty; of more, the job may have run."""
+_FEW, _MANY = 8, 4
+"""One of eight ranks may be behind with certainty; where more than one of four is, the job may run."""
 
 
 def compare(dumps: Iterable[Dump], unreadable: int = 0) -> list[Finding]:
@@ -249,12 +249,24 @@ def _holding_up(job: Job, progress: Progress) -> list[Finding]:
     # Where nobody waits for them the job ran on, or was about to end.
     if not progress.is_explained_by(known) or not (blamed or progress.lead_to(known)):
         return []
+    if progress.items and len(known) > max(2, len(job.dumps) // _MANY):
+        return [_many_behind(sorted(known), job)]
     few = len(blamed) <= max(1, len(job.dumps) // _FEW)
     found = [_behind(rank, job, few) for rank in blamed]
-    found += [_device_behind(one, job) for one in stuck]
+    found += [_device_behind(one, job, progress) for one in stuck]
     found += [_stopped_early(one, job) for one in stopped]
     found += [_never_started(one, job) for one in idle]
     return found[:_MOST]
+
+
+def _many_behind(ranks: Sequence[int], job: Job) -> Finding:
+    return make_finding(
+        "many_behind",
+        evidence=(f"{job.dumps[rank].source}: behind" for rank in ranks[:_SHOWN]),
+        ranks=ranks_told(ranks),
+        count=len(ranks),
+        dumps=len(job.dumps),
+    )
 
 
 def _still_moving(job: Job) -> Finding:
@@ -273,9 +285,11 @@ def _still_moving(job: Job) -> Finding:
     )
 
 
-def _device_behind(stall: Stall, job: Job) -> Finding:
+def _device_behind(stall: Stall, job: Job, progress: Progress) -> Finding:
     dump, lack = job.dumps[stall.rank], stall.lack
     through = ranks_told(lack.waiting)
+    behind = sorted(progress.lead_to([stall.rank]) - {stall.rank})
+    waits = f"{ranks_told(behind)} {_verb(behind, 'waits')}" if behind else ""
     return make_finding(
         "device_behind",
         subject=one_rank([stall.rank]) if dump.sure else JOB,
@@ -287,6 +301,7 @@ def _device_behind(stall: Stall, job: Job) -> Finding:
         where=_where(lack),
         through=through,
         calls=stall.calls,
+        behind=f"; {waits} for it, directly or behind others" if waits else "",
     )
 
 

@@ -67,7 +67,9 @@ _KINDS = tuple(
         r"(?P<rank>\d{1,6}): {1,8}(?=\S)",
         r"\[(?P<rank>\d{1,6})\] {1,8}(?=\S)",
         # pdsh, DeepSpeed, docker compose, stern: `worker-1: `, `worker-1  | `
-        r"(?P<host>(?!srun|mpirun|ssh|slurmstepd|enroot|error|warning|bash|python)[a-z][\w.-]*\d[\w.-]*)"
+        # no program, and no exception such as `sqlite3.OperationalError: `
+        r"(?P<host>(?!srun|mpirun|ssh|slurmstepd|enroot|fusermount|error|warning|bash|python"
+        r"|[\w.]*(?:Error|Exception|Warning|Timeout)\b)[a-z][\w.-]*\d[\w.-]*)"
         r"(?:: {1,8}|\s+\| {1,8})(?=\S)",
         # the lab, and launchers that mark a node: `[node-1] `
         r"\[(?P<host>[a-z][\w.-]*-\d+)\] {1,8}(?=\S)",

@@ -70,6 +70,8 @@ _HARMLESS = re.compile(
     r"|from scratch|instead\b|using (?:the )?default|will (?:proceed|use|be|continue)|above exception"
     r"|optional|skipp|harmless|expected|disabl|not (?:be )?fatal|non-?fatal|deprecat|continu"
     r"|you can (?:set|safely|ignore))"
+    # What Open MPI, TensorFlow, pip and torchrun print in healthy jobs too.
+    r"|help / error messages|register (?:cu\w+|factory|plugin)\b|\w+ factory\b|dependency resolver"
     r"|direct cause of|exception raised from|^frame #|^last error:|busbw|^errors?:?\s*$|\.py failed$"
     r"|\b(?:on|if|upon|in case of|for|of|any|raise|handle|log|ecc|as) (?:an? |any |of )?"
     r"(?:error|failure|exception)s?\b"
@@ -124,6 +126,8 @@ _CHAIN = 8
 """Exceptions that are kept of a chain."""
 _SHAPES = 64
 """Exceptions of different shapes that are kept of a log."""
+_RANK = re.compile(rb"\[rank(\d{1,6})\]:? ")
+"""Who wrote a stack, where a logger's words stand before it."""
 _IGNORED = re.compile(rb"Exception ignored in|Exception in thread .{0,40}(?:tqdm|wandb|watchdog)")
 
 
@@ -280,6 +284,9 @@ class Suspects:
                 rest = _with_rest("", raw, after)
         line.rank, line.host = self._writer(log, number, line)
         rank = line.rank
+        if rank is None and stack.message:
+            place = _RANK.search(raw)
+            rank = int(place[1]) if place else None
         lines = _last_lines(before)
         caller = stack.caller if stack.caller != stack.frame else ""
         return _Suspect(
@@ -349,6 +356,8 @@ class Suspects:
 
 def looks_wrong(text: str) -> bool | None:
     """True: surely; False: perhaps; None: no."""
+    if _STACK_START.search(text.encode()):
+        return True
     if _HARMLESS.search(text) and not _EXCEPTION.match(text):
         return None
     if _SURE.search(text) and (not _QUIET.search(text) or _LEVEL.search(text)):
@@ -436,7 +445,7 @@ def _read_stack(raw: bytes, after: bytes) -> _Stack:
             stack.frame = f"{place[1]}:{place[2]}"
             if not _LIBRARY.search(place[1]):
                 stack.caller = stack.frame
-        elif text.strip() and not text[0].isspace():
+        elif _ENDS_STACK.match(text):
             message.append(text)
             stack.lines = number
     stack.message = "\n".join(message)[:_WHOLE]
@@ -444,6 +453,8 @@ def _read_stack(raw: bytes, after: bytes) -> _Stack:
 
 
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python[\d.]+/|^<frozen")
+_ENDS_STACK = re.compile(r"^[A-Za-z_][\w.]*(?:: |:?$)")
+"""An exception's line, of whatever name: `acme.LaneLost: …`, `KeyboardInterrupt`."""
 _ENDS_MESSAGE = re.compile(r"^(?:Original )?Traceback |^Exception raised from|^During handling|^\[")
 
 

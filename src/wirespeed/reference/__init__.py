@@ -19,6 +19,9 @@ ASSUMED_SPREAD = 0.04
 clusters lie within it: 2 × H200 nodes at 447.5 and 456 GB/s, 2 × H100 at 440.6 and 445
 (reference/data/busbw.csv)."""
 
+STEADY_BYTES = 2**26
+"""Size from which on bandwidth decides; below it a version of NCCL moves a figure by half."""
+
 TOO_NOISY = 0.1
 """Share of their median that runs reach down to: where it is less, they tell no slow run."""
 
@@ -58,6 +61,10 @@ class Expectation:
     """Share below which it is low; None: what `check` takes."""
     may_fail: bool = True
     """False where the figure is from a world that is only like this one."""
+    same_world: bool = False
+    """Whether somebody measured such a world at about that size."""
+    same_cards: bool = False
+    """Whether the figures are of so many nodes, or of any number, with the very network cards told."""
     notes: tuple[str, ...] = ()
     """What was done to get here: another size, another number of nodes, which figures."""
     also: tuple["Expectation", ...] = ()

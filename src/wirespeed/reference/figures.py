@@ -26,10 +26,12 @@ untuned: what a known wrong set-up gives, never an expectation."""
 INTERCONNECTS = {
     "nvlink": "NVLink",
     "xgmi": "xGMI",
+    "gaudi": "Gaudi's own Ethernet",
     "pcie": "PCIe",
     "memory": "memory of the machine",
     "mnnvl": "multi-node NVLink",
     "mnnvl+ib": "multi-node NVLink and InfiniBand",
+    "mnnvl+roce": "multi-node NVLink and RoCE",
     "ib": "InfiniBand",
     "roce": "RoCE",
     "rdma": "InfiniBand or RoCE",
@@ -42,7 +44,7 @@ INTERCONNECTS = {
 COLUMNS = (
     *("name", "system", "gpu", "gpus_per_node", "nodes", "interconnect", "nics", "nic_Gbitps"),
     *("switch", "collective", "size", "busbw_GBps", "low_GBps", "high_GBps", "time_us"),
-    *("time_low_us", "time_high_us", "kind", "source", "published", "read"),
+    *("time_low_us", "time_high_us", "kind", "site", "source", "published", "read"),
 )
 _US = 1e6
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -66,7 +68,7 @@ class Figure:
     nics: int | None = None
     nic_Gbitps: float | None = None
     switch: str = ""
-    """`nvls`, `nvls off`, `sharp`: whether switches added up; empty: not told."""
+    """`nvls`, `nvls off`, `sharp`, `sharp off`: whether switches added up; empty: not told."""
     collective: str
     size_bytes: int | None = None
     """None: the peak over sizes."""
@@ -77,6 +79,8 @@ class Figure:
     time_s: float | None = None
     time_range: tuple[float, float] | None = None
     kind: Kind = "measured"
+    site: str = ""
+    """Of a gate: whose clusters it is for, such as `azure`; empty: any."""
     source: str
     published: str = ""
     read: str = ""
@@ -142,7 +146,7 @@ def _row(one: Figure) -> list[object]:
         *(one.nics, one.nic_Gbitps, one.switch, one.collective, size),
         *(_number(one.busbw, 1 / GIGA), low, high, _number(one.time_s, _US)),
         *_scaled(one.time_range, _US),
-        *(one.kind, one.source, one.published, one.read),
+        *(one.kind, one.site, one.source, one.published, one.read),
     ]
 
 
@@ -172,7 +176,7 @@ def _figure(row: Mapping[str | None, str | list[str] | None], where: str, name: 
         interconnect=read.one_of("interconnect", INTERCONNECTS),
         nics=read.count("nics"),
         nic_Gbitps=read.number("nic_Gbitps"),
-        switch=read.one_of("switch", ("", "nvls", "nvls off", "sharp")),
+        switch=read.one_of("switch", ("", "nvls", "nvls off", "sharp", "sharp off")),
         collective=read.parsed("collective", collective_named).name,
         size_bytes=read.parsed("size", parse_size) if cells.get("size") else None,
         busbw=read.number("busbw_GBps", GIGA),
@@ -180,6 +184,7 @@ def _figure(row: Mapping[str | None, str | list[str] | None], where: str, name: 
         time_s=read.number("time_us", 1 / _US),
         time_range=read.pair("time_low_us", "time_high_us", 1 / _US),
         kind=read.kind(),
+        site=cells.get("site", "").lower(),
         source=cells.get("source") or read.wrong("source", "a text that is not empty"),
         published=cells.get("published", ""),
         read=cells.get("read", ""),

@@ -6,13 +6,16 @@ from dataclasses import dataclass, replace
 from statistics import median, stdev
 from typing import Any
 
+from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.records import Choice, Measurement, Run, World
 from wirespeed.model.training_records import Training
 from wirespeed.model.units import format_bandwidth, format_size
 from wirespeed.model.verdicts import HISTORY
-from wirespeed.reference import TOO_NOISY, Expectation, OfCollectives, Origin
-from wirespeed.reference.figures import Figure
+from wirespeed.reference import STEADY_BYTES, TOO_NOISY, Expectation, OfCollectives, Origin
+from wirespeed.reference.capability import limit_of
+from wirespeed.reference.figures import Figure, shipped_figures
+from wirespeed.reference.ramp import fitted
 from wirespeed.reference.shape import CPU, Shape, busbw_interval, shape_of
 from wirespeed.statistics import lacks_samples, student_t
 
@@ -23,15 +26,17 @@ from wirespeed.statistics import lacks_samples, student_t
 # other cards, one node for several.
 #
 # Sizes: busbw rises with the size until the links are full. So a figure holds from half of its size
-# on (8 GiB: from 4 GiB on), and the nearest of those is taken; below that, from 128 MiB on, only a
-# quarter of it can be expected (2 AWS p5 nodes reach 0.59 of their 16 GiB figure at 128 MiB).
+# on (8 GiB: from 4 GiB on), and the nearest of those is taken; below that it is scaled to the size by
+# the latency and bandwidth that published curves show (reference/ramp.py), and half of that is asked.
+#
+# Gates: what a site asks of its own clusters is asked of nobody else's.
 
 _PEAK_BYTES = 2**30
 """A figure that names no size is a peak over sizes; those are reached from about here on."""
 _FROM = 0.5
 _FAR = 16
-_LEAST_BYTES = 2**27
-_ROUGHLY = 0.25
+_LEAST_BYTES = 2**20
+_ROUGHLY = 0.5
 _RDMA = ("ib", "roce")
 
 
@@ -47,18 +52,29 @@ class Match:
     notes: tuple[str, ...]
     size_bytes: int
     """What was asked for."""
+    reached: float = 1.0
+    """Share of the figures' busbw that is reached at that size, where they are of a larger one."""
+    asked: float = _ROUGHLY
+    """Share of what is expected that is asked for, where the figures are of a larger size."""
+    most: float | None = None
+    """Bytes a second that no algorithm passes on these links; None: not known."""
+    same_cards: bool = False
+    """Whether all figures are of so many nodes, or of any number, with the very network cards told."""
 
     def expectation(self, origin: Origin) -> Expectation:
         """The median of what was measured, with the range of all; rules only where nothing was."""
         measured = [one for one in self.figures if one.kind == "measured"]
         gates = [one.busbw for one in self.figures if one.kind == "gate" and one.busbw]
         basis = measured or list(self.figures)
-        rates = [one.busbw for one in basis if one.busbw]
+        rates = [self._here(one.busbw) for one in basis if one.busbw]
         timed = [one for one in basis if one.time_s and one.size_bytes == self.size_bytes]
         times = [one.time_s for one in timed if one.time_s]
-        ends = [end for one in self.figures for end in one.busbw_range or ()]
+        ends = [self._here(end) for one in self.figures for end in one.busbw_range or ()]
         slow = [end for one in timed for end in one.time_range or ()]
         bound = _own_spread(basis) if origin == "own" else 1.0
+        same_world = self.exact and not self.rough and bool(measured or gates)
+        # Short operations depend on versions and on who calls them: others' figures may warn then.
+        foreign = origin == "reference" and self.size_bytes < STEADY_BYTES
         return Expectation(
             outside_warn=bound,
             outside_fail=bound,
@@ -70,14 +86,22 @@ class Match:
             busbw_range=_span([*rates, *gates, *ends]),
             samples=len(basis),
             gate=max(gates) if gates and not self.rough and self.exact else None,
-            warn_below=_ROUGHLY if self.rough else None,
-            may_fail=self.exact and not self.rough and bool(measured or gates),
-            notes=(*self.notes, *map(_told, self.figures)),
+            warn_below=self.asked if self.rough or foreign else None,
+            may_fail=same_world and not foreign,
+            same_world=same_world,
+            same_cards=self.same_cards,
+            notes=(*self.notes, *map(figure_words, self.figures)),
         )
+
+    def _here(self, rate: float) -> float:
+        """Return a figure's rate at the size that is asked for, never above what these links carry."""
+        scaled = rate * self.reached
+        return scaled if self.most is None else min(scaled, self.most)
 
 
 def find(figures: Iterable[Figure], shape: Shape, op: str, size: int) -> Match | None:
     """The figures that hold, or None."""
+    figures = tuple(figures)
     alike = [one for one in figures if one.collective == op and holds(one, shape)]
     # A figure of no GPU, such as what one card carries, stands back where there are others; so do those
     # without NVLS unless it is switched off, and a rule of thumb where somebody measured.
@@ -100,12 +124,45 @@ def find(figures: Iterable[Figure], shape: Shape, op: str, size: int) -> Match |
         notes.append(
             "figures with SHARP: where switches do not add up, a ring over the cards is the limit"
         )
-    return Match(tuple(sized), rough, exact_nodes and not vague, tuple(notes), size)
+    limit = limit_of(shape, op)
+    most = limit.busbw if limit and not limit.copies else None
+    exact = exact_nodes and not vague
+    cards = shape.nodes > 1 and all(_of_these_cards(one, shape) for one in sized)
+    if not rough:
+        return Match(tuple(sized), rough, exact, tuple(notes), size, most=most, same_cards=cards)
+    reached, asked = _reached(shape, op, size, sized)
+    notes.insert(0, _scaled_note(sized, size, reached))
+    return Match(tuple(sized), rough, exact, tuple(notes), size, reached, asked, most, cards)
+
+
+def _reached(shape: Shape, op: str, size: int, sized: Sequence[Figure]) -> tuple[float, float]:
+    """Return the share of the figures' busbw that is usual at a smaller size, and the share of that
+    which even a slow start would reach half of."""
+    rate = median([one.busbw for one in sized if one.busbw] or [0.0])
+    algbw = rate / (CATALOGUE[op].bus_factor(shape.ranks) or 1.0)
+    ramp = fitted(shipped_figures())
+    there, _, _ = ramp.reached(shape, _size(sized[0]), algbw)
+    usual, least, _ = ramp.reached(shape, size, algbw)
+    if not there or not usual:
+        return 1.0, _ROUGHLY
+    return min(1.0, usual / there), _ROUGHLY * least / usual
+
+
+def _scaled_note(sized: Sequence[Figure], size: int, reached: float) -> str:
+    nearest = format_size(_size(sized[0]))
+    return (
+        f"{nearest} is the nearest size that was measured; {format_size(size)} reaches {reached:.2f} "
+        "of it by the latency and bandwidth of published curves"
+    )
 
 
 def holds(one: Figure, shape: Shape) -> bool:
     """Whether a figure is of such a world, sizes and exact number of nodes aside."""
     if one.kind == "untuned" or not _same_link(one, shape):
+        return False
+    if one.site and one.kind == "gate" and one.site != shape.site:
+        return False
+    if shape.switch == "sharp off" and one.switch == "sharp":
         return False
     if one.gpu and shape.gpu != one.gpu and not shape.gpu.startswith(one.gpu + " "):
         return False
@@ -124,6 +181,11 @@ def _same_link(one: Figure, shape: Shape) -> bool:
         return False
     pairs = ((one.nics, shape.nics), (one.nic_Gbitps, shape.nic_Gbitps))
     return all(a is None or b is None or math.isclose(a, b, rel_tol=0.01) for a, b in pairs)
+
+
+def _of_these_cards(one: Figure, shape: Shape) -> bool:
+    both_known = bool(one.nics and one.nic_Gbitps and shape.nics and shape.nic_Gbitps)
+    return both_known and one.nodes in (None, shape.nodes)
 
 
 def _vague(one: Figure, shape: Shape) -> bool:
@@ -165,11 +227,7 @@ def _nearest_size(alike: Sequence[Figure], size: int) -> tuple[list[Figure], boo
     elif best >= _PEAK_BYTES:
         chosen = [one for one in chosen if _size(one) >= _PEAK_BYTES]
     if rough:
-        note = (
-            f"{format_size(best)} is the nearest figure; of {format_size(size)} only a quarter of "
-            "it is asked, since busbw rises with the size"
-        )
-        return chosen, True, note
+        return chosen, True, ""
     sizes = " and ".join(format_size(one) for one in sorted(set(map(_size, chosen))))
     note = "" if best == size else f"figures of {sizes} taken for {format_size(size)}"
     return chosen, False, note
@@ -204,7 +262,7 @@ def _sources(figures: Sequence[Figure]) -> str:
     return first if len(figures) == 1 else f"{first}; and {len(figures) - 1} more"
 
 
-def _told(one: Figure) -> str:
+def figure_words(one: Figure) -> str:
     """One figure with its source, as evidence."""
     size = format_size(one.size_bytes) if one.size_bytes is not None else "peak"
     rate = f" {format_bandwidth(one.busbw)}" if one.busbw else ""

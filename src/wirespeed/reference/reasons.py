@@ -214,7 +214,7 @@ def _same(what: str, known: int, said: int, whose: str) -> None:
 
 
 def _same_link(found: Shape | None, before: ToldShape, said: ToldShape, whose: str) -> None:
-    known = found.interconnect if found else before.interconnect
+    known = found.interconnect if found and not found.assumed else before.interconnect
     both = {known, said.interconnect}
     alike = both <= {"ib", "roce", "rdma"} and "rdma" in both
     if known and said.interconnect and known != said.interconnect and not alike:

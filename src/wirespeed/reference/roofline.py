@@ -22,7 +22,7 @@ from wirespeed.model.units import format_bandwidth
 from wirespeed.reference.figures import INTERCONNECTS
 from wirespeed.reference.shape import CPU, XGMI_LINKS, Shape
 
-_NVLS = ("H100", "H200", "B200", "B300", "GB200", "GB300")
+NVLS = ("H100 SXM", "H200 SXM", "H800", "H20", "B200", "B300", "GB200", "GB300")
 """GPUs whose NVSwitches can add up (NVLink SHARP, from the third NVSwitch on)."""
 
 
@@ -63,7 +63,8 @@ def _inside(shape: Shape, collective: Collective) -> Limit | None:
     if collective.links == "root":
         # Over XGMI the root reaches each GPU by a link of its own, of which the model knows the sum.
         return Limit(shape.gpu_link, "all through the links of the root's GPU, one direction")
-    name = "NVLink" if shape.interconnect == "mnnvl" else INTERCONNECTS[shape.interconnect]
+    racks = shape.interconnect in ("mnnvl", "")
+    name = "NVLink" if racks else INTERCONNECTS[shape.interconnect]
     used = min(shape.per_node - 1, XGMI_LINKS)
     if shape.interconnect != "xgmi" or used == XGMI_LINKS:
         return Limit(shape.gpu_link, f"ring over {name}, one direction of one GPU")
@@ -129,7 +130,7 @@ def switches_add_up(shape: Shape, op: str) -> bool:
     if collective is None or not collective.reduces:
         return False
     if shape.nodes == 1 or shape.interconnect == "mnnvl":
-        return shape.gpu.startswith(_NVLS) and shape.switch != "nvls off"
+        return shape.gpu.startswith(NVLS) and shape.switch != "nvls off"
     return shape.interconnect == "ib"
 
 

@@ -75,6 +75,11 @@ class Product:
     link: str = ""
     link_GBps: float = 0.0
     """In one direction of one GPU."""
+    linked: int = 0
+    """GPUs that the link joins, where a bridge joins only some of a node; 0: all."""
+    pcie_generation: int = 0
+    pcie_lanes: int = 0
+    """Of its slot; 0: not in the table."""
     source: str
     date: str
 
@@ -84,6 +89,34 @@ PEAKS = convert(rows_of("gpus.csv"), tuple[Product, ...], strict=False)
 GPU_LINKS = {one.name: (one.link, one.link_GBps * 1e9) for one in PEAKS if one.link}
 """(interconnect, bytes a second in one direction of one GPU) by product."""
 GPU_LINKS["GB300"] = GPU_LINKS["GB200"]  # of which no peak is published
+
+
+BRIDGE = "bridge"
+"""What connects the GPUs of a node, where cards have a bridge that is sold apart and nobody said so."""
+
+
+def gpu_link(product: str, per_node: int, stated: str = "") -> tuple[str, float | None]:
+    """Return (what connects such GPUs within a node, its bytes a second in one direction of one GPU).
+
+    stated: `nvlink` or `pcie`, where somebody says which it is. A bridge that joins two GPUs serves no
+    larger group; then the slot decides.
+    """
+    rows = [row for row in PEAKS if row.name == product]
+    for row in rows:
+        joined = row.link and stated != "pcie" and (not row.linked or per_node <= row.linked)
+        if joined:
+            return (BRIDGE if row.linked and not stated else row.link), row.link_GBps * 1e9
+    if not rows:
+        return GPU_LINKS.get(product, ("", None))
+    slot = slot_rate(product)
+    return ("pcie", slot) if slot else ("", None)
+
+
+def slot_rate(product: str) -> float | None:
+    """Return the bytes a second of such a GPU's slot in one direction; None: not known."""
+    rows = [row for row in PEAKS if row.name == product]
+    rates = [pcie_rate(row.pcie_generation, row.pcie_lanes) for row in rows]
+    return min((rate for rate in rates if rate is not None), default=None)
 
 
 def peak_flops(device_name: str, dtype: str) -> Peak | None:
@@ -116,6 +149,7 @@ _VENDOR = re.compile(r"^(?:(?:NVIDIA|Tesla|AMD|Instinct)\s+)*")
 
 CPU = "cpu"
 """The `gpu` of worlds whose ranks work on processors."""
+_IN_RACKS = ("GB200", "GB300")
 _RACK = 18
 """Nodes of one NVL72 rack."""
 _SLOWEST_COPY, _FASTEST_COPY = 0.1, 1000.0
@@ -148,7 +182,16 @@ class Shape:
     system: str = ""
     """Model of the CPU."""
     switch: str = ""
-    """`nvls off` where a setting says so; empty: not known."""
+    """`nvls off` where a setting says so, `sharp`, `sharp off` or `nvls` where somebody does."""
+    inside: str = ""
+    """What connects the GPUs of one node: `nvlink`, `xgmi`, `gaudi`, `pcie` or `bridge`; empty: not
+    known."""
+    slot: float | None = None
+    """What the slot of one GPU carries in one direction, in bytes a second."""
+    site: str = ""
+    """Whose cluster it is, for gates of that site; empty: not known."""
+    assumed: bool = False
+    """Whether the interconnect is what such GPUs usually have, so that what a person says counts."""
 
     @property
     def ranks(self) -> int:
@@ -177,9 +220,9 @@ def gpu_called(text: str) -> str:
         return product.name
     bare = text.strip().removeprefix("NVIDIA ").removeprefix("AMD Instinct ")
     names = [one.name for one in PEAKS]
-    alike = [
-        n for n in names if n.lower() == bare.lower() or n.lower().startswith(bare.lower() + " ")
-    ]
+    short = bare.lower()
+    alike = [n for n in names if n.lower() == short or n.lower().startswith(short + " ")]
+    alike = alike or [n for n in names if n.lower().endswith(" " + short)]
     # What is sold most under the short name, and what nearly every figure is of.
     sockets = [name for name in alike if "SXM" in name] or alike
     return sockets[0] if sockets and bare else bare
@@ -193,21 +236,30 @@ def shape_told(
     interconnect: str = "",
     nics: int | None = None,
     nic_Gbitps: float | None = None,
+    switch: str = "",
+    site: str = "",
 ) -> Shape:
     """The shape that a person tells; on one node a known GPU tells its interconnect itself."""
     product = CPU if gpu.lower() == CPU else gpu_called(gpu)
-    kind, rate = GPU_LINKS.get(product, ("memory" if product == CPU else "", None))
-    if nodes > 1 and not interconnect and product.startswith(("GB200", "GB300")):
+    stated = interconnect if interconnect in ("nvlink", "pcie") else ""
+    kind, rate = ("memory", None) if product == CPU else gpu_link(product, per_node, stated)
+    assumed = nodes > 1 and not interconnect and product.startswith(_IN_RACKS)
+    if assumed:
         interconnect = "mnnvl" if nodes <= _RACK else "mnnvl+ib"
     return Shape(
         gpu=product,
         per_node=per_node,
         nodes=nodes,
-        interconnect=interconnect or (kind if nodes == 1 else ""),
-        why="as told",
+        interconnect=interconnect or (kind if nodes == 1 and kind != BRIDGE else ""),
+        why=f"{product} in racks" if assumed else "as told",
         nics=nics,
         nic_Gbitps=nic_Gbitps,
         gpu_link=rate,
+        inside="" if product == CPU else kind,
+        slot=slot_rate(product),
+        switch=switch,
+        site=site.lower(),
+        assumed=assumed,
     )
 
 
@@ -224,9 +276,14 @@ def shape_of(world: World) -> Shape | None:
         if not (gpu and told.gpus_per_node and told.nodes):
             return None
         found = shape_told(gpu, per_node=told.gpus_per_node, nodes=told.nodes)
+    stated = told.interconnect if found.nodes > 1 else ""
+    if found.nodes == 1 and not found.interconnect and told.interconnect in ("nvlink", "pcie"):
+        kind, rate = gpu_link(found.gpu, found.per_node, told.interconnect)
+        found = replace(found, interconnect=kind, inside=kind, gpu_link=rate)
     return replace(
         found,
-        interconnect=found.interconnect or (told.interconnect if found.nodes > 1 else ""),
+        interconnect=(stated if found.assumed else "") or found.interconnect or stated,
+        assumed=found.assumed and not stated,
         nics=found.nics or told.nics or None,
         nic_Gbitps=found.nic_Gbitps or told.nic_Gbitps or None,
         why=told.why or found.why,
@@ -253,6 +310,7 @@ def _by_facts(world: World) -> Shape | None:
     if gpu is None:
         return None
     known: dict[str, Any] = {"gpu": gpu, "per_node": counts.pop(), "nodes": len(nodes)}
+    known["slot"] = slot_rate(gpu)
     models = {node.facts.cpu_model or "" for node in nodes}
     known["system"] = models.pop() if len(models) == 1 else ""
     if nodes[0].environment.get("NCCL_NVLS_ENABLE") == "0":
@@ -273,8 +331,11 @@ def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
     if gpu == CPU:
         why = {"interconnect": "memory", "why": "ranks without a GPU on one machine"}
         return why | (_copies(nodes[0].facts) if len(nodes) == 1 else {})
-    known = GPU_LINKS.get(gpu)
+    product, rate_known = gpu_link(gpu, max(len(node.ranks) for node in nodes))
     links = [one["nvlinks"] for node in nodes for one in node.gpus if one.get("nvlinks")]
+    bridged = product == BRIDGE and any(any(states) for states in links)
+    product = "nvlink" if bridged else product
+    known = None if product in ("", "pcie", BRIDGE) or not rate_known else (product, rate_known)
     if known is not None:
         kind, rate = known
         up = min((sum(states) / len(states) for states in links), default=1.0)
@@ -283,14 +344,19 @@ def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
             if links
             else f"{gpu} has it"
         )
-        return {"interconnect": kind, "gpu_link": rate * up, "why": said}
+        return {"interconnect": kind, "inside": kind, "gpu_link": rate * up, "why": said}
     if any(any(states) for states in links):
-        return {"interconnect": "nvlink", "why": "NVLinks are active"}
+        return {"interconnect": "nvlink", "inside": "nvlink", "why": "NVLinks are active"}
     # An idle GPU lowers the generation of its link, so the one that it can have counts.
     gpus = [gpu for node in nodes for gpu in node.gpus]
     rates = [pcie_rate(one.get("pcie_gen_max"), one.get("pcie_width")) for one in gpus]
     slowest = min((rate for rate in rates if rate is not None), default=None)
-    return {"interconnect": "pcie" if slowest else "", "gpu_link": slowest, "why": "no NVLink"}
+    if slowest is None and product == BRIDGE:
+        return {"interconnect": "", "inside": BRIDGE, "gpu_link": rate_known, "why": "not known"}
+    # A log names the product and nothing of its slot.
+    slowest = rate_known if slowest is None else slowest
+    kind = "pcie" if slowest else ""
+    return {"interconnect": kind, "inside": kind, "gpu_link": slowest, "why": "no NVLink"}
 
 
 def _copies(facts: Facts) -> dict[str, Any]:
@@ -305,9 +371,9 @@ def _copies(facts: Facts) -> dict[str, Any]:
 
 
 def _between(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
-    if gpu.startswith(("GB200", "GB300")):
-        one_rack = len(nodes) <= _RACK
-        return {"interconnect": "mnnvl" if one_rack else "mnnvl+ib", "why": f"{gpu} in racks"}
+    if gpu.startswith(_IN_RACKS):
+        kind = "mnnvl" if len(nodes) <= _RACK else "mnnvl+ib"
+        return {"interconnect": kind, "why": f"{gpu} in racks", "assumed": True}
     cards = [_cards(node, gpu) for node in nodes]
     kinds = {kind for kind, _, _ in cards}
     if len(kinds) != 1 or "" in kinds:

@@ -367,4 +367,4 @@ def log_findings(folder: Path) -> list[Finding]:
 
 def _may_explain(finding: Finding) -> bool:
     """Return whether a warning of `diagnose` tells more than that ranks waited or ended."""
-    return finding.confidence == "possible" or finding.id == "LOG-002"
+    return finding.confidence == "possible" or finding.category == "unknown-exception"

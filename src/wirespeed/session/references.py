@@ -7,11 +7,20 @@ from wirespeed.reference import Chain, NoReference, Reference
 if TYPE_CHECKING:
     from wirespeed.model.records import Measurement, Run
     from wirespeed.reference.ask import Answer
+    from wirespeed.reference.shape import Shape
 
 
-def answer_of(run: "Run", one: "Measurement", reference: Reference | None = None) -> "Answer":
-    """Is this figure of a run normal? Held against all that `check` knows; the run has a shape."""
-    from wirespeed.reference.ask import Asked, ask
+def answer_of(
+    run: "Run",
+    one: "Measurement",
+    reference: Reference | None = None,
+    stated: "Shape | None" = None,
+) -> "Answer":
+    """Is this figure of a run normal? Held against all that `check` knows; the run has a shape.
+
+    stated: the run's shape with what a person states of switches and site beside its facts.
+    """
+    from wirespeed.reference.ask import Asked, ask, expected_of
     from wirespeed.reference.shape import busbw_interval, shape_of
     from wirespeed.statistics import lacks_samples
 
@@ -21,6 +30,10 @@ def answer_of(run: "Run", one: "Measurement", reference: Reference | None = None
     number = one.samples if lacks_samples(one.samples) else one.iterations
     figure = Asked(one.size_bytes, one.busbw, busbw_interval(one), number, one.engine)
     expected = (reference or references_for("check")).expect(run.world, one)
+    if stated is not None and stated != shape:
+        shape = stated
+        if expected is None or expected.origin == "reference":
+            expected = expected_of(stated, one.op, one.size_bytes)
     return ask(shape, one.op, figure, expected, nodes=run.world.nodes)
 
 
