@@ -64,7 +64,7 @@ def test_a_collective_keeps_its_ids() -> None:
 
 def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     others = set(EXPLAINED) - set(CHECKS)
-    imported = {f"IMP-{number:03}" for number in range(1, 11)}
+    imported = {f"IMP-{number:03}" for number in range(1, 15)}
     trained = {f"TRAIN-{number:03}" for number in range(1, 13)}
     located = {f"LOC-{number:03}" for number in range(1, 10)}
     launched = {*(f"LAUNCH-{number:03}" for number in range(1, 11)), "SLURM-101", "SLURM-102"}
