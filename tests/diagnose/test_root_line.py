@@ -281,3 +281,20 @@ def test_the_wide_one_speaks_on_lines_of_its_own(tmp_path: Path) -> None:
     reading = known(tmp_path, "the river rose", "the price rose")
     assert [id for id, _, _ in shown(reading)] == ["T-303", "T-304"]
     assert reading.findings[1].saw.startswith("job.log:2")
+
+
+LEFT = (
+    "[rank{rank}]:[W1127 15:47:56.8 ProcessGroupNCCL.cpp:1487] Warning: WARNING: "
+    "destroy_process_group() was not called before program exit, which can leak resources."
+)
+
+
+@pytest.mark.parametrize(("ranks", "ended"), [((0, 1), True), ((0,), False)])
+def test_every_rank_that_left_its_group_came_to_its_end(
+    tmp_path: Path, ranks: tuple[int, ...], ended: bool
+) -> None:
+    lines = ["[rank0]: step 1 done", "[rank1]: step 1 done"] * 3
+    reading = read(tmp_path, *lines, *(LEFT.format(rank=rank) for rank in ranks))
+    closing = next(one for one in reading.findings if one.id == "DIAG-000")
+    assert (reading.verdict, reading.exit_code) == ("NOTHING KNOWN", 3)
+    assert ("came to the end" in closing.title) == ended

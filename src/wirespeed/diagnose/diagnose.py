@@ -93,7 +93,12 @@ def diagnose(
         ended = proofs or _told_end(_good_end(evidence, scanner.ends, scanner.tails))
         ended = () if recorded.damaged else ended
         recognised = bool(found.facts or scanner.counts)
-        findings = (_closing(scanner.lines, ended, recognised, scanner.unended), *findings)
+        closing = _closing(scanner.lines, ended, recognised, scanner.unended)
+        if not ended and _all_ended(evidence):
+            closing = make_finding(
+                "programs_ended", saw=closing.saw, lines=counted(scanner.lines, "line")
+            )
+        findings = (closing, *findings)
     verdict, code = _verdict_of(findings)
     return Reading(found, findings, verdict, code, len(sources), scanner.lines, scanner.bytes)
 
@@ -304,6 +309,16 @@ def _closing(lines: int, told: Sequence[str], known: bool, unended: Mapping[str,
         saw="; ".join([count, *cut[:_SHOWN]]),
         lines=count,
     )
+
+
+def _all_ended(evidence: Evidence) -> bool:
+    """Return whether every rank of the logs says that its program ended without closing its group."""
+    said = evidence.seen.get(_GROUP_LEFT)
+    return said is not None and bool(evidence.ranks) and evidence.ranks <= set(said.ranks)
+
+
+_GROUP_LEFT = "END-020"
+"""The rule of torch's warning that a process group was not destroyed before its program ended."""
 
 
 def _broken_off(log: str, how: str) -> Finding:
