@@ -535,6 +535,7 @@ def _finding(first: _Suspect, group: Sequence[_Suspect]) -> Finding:
     others = [f"{one.log}:{one.number}: {cut(one.text)}" for one in group if one not in alike]
     count = len(alike) + sum(one.alike for one in alike)
     more = f", and {count - 1} more like it" if count > 1 else ""
+    became = f", which became {cut(first.outer[-1], 120)}" if first.outer else ""
     near = f"sed -n '{max(1, first.number - 20)},{first.number + 20}p' {first.log}"
     again = "run it again with NCCL_DEBUG=INFO and keep the logs of all ranks"
     return make_finding(
@@ -542,7 +543,7 @@ def _finding(first: _Suspect, group: Sequence[_Suspect]) -> Finding:
         subject=_subject(alike),
         evidence=evidence + others[:_BEFORE],
         saw=f"{first.log}:{first.number}{more}",
-        said=cut(first.text, 240),
+        said=cut(first.text, 240) + became,
         whose=f" ({first.whose})" if first.whose else "",
         frame=f", in {first.caller or first.frame}" if first.frame else "",
         next=again if first.log == "stdin" else near,
