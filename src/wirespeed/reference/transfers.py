@@ -240,7 +240,7 @@ def _needed(test: Transfer, shape: Shape) -> str:
     if shape.inside == BRIDGE:
         return "whether a bridge joins the two cards: --interconnect nvlink, or --interconnect pcie"
     if shape.gpu:
-        return f"how fast the links of {shape.gpu} are; it is not in the table of GPUs"
+        return f"how fast the links of {shape.gpu} are; the table of GPUs has no such rate"
     return "the GPU: --gpu, such as H100"
 
 
