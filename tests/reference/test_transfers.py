@@ -43,6 +43,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("osu_latency 8 --time 25 --interconnect tcp", 0, "normal"),
         ("osu_latency 8 --time 16 --interconnect efa", 3, "unknown"),
         ("osu_latency 8 --time 1.1", 3, "unknown"),
+        # No slot in the table: its link is of PCIe 6, and copies from the host get PCIe 5.
+        ("h2d --busbw 55 --gpu B300", 3, "unknown"),
+        # Links that were read nowhere fail nobody.
+        ("d2d --busbw 5 --gpu MI355X", 3, "unknown"),
+        ("d2d --busbw 500 --gpu MI355X", 3, "unknown"),
+        ("d2d --busbw 60 --gpu MI355X", 0, "normal"),
     ],
 )
 def test_questions_about_links(line: str, code: int, verdict: str, capsys: Any) -> None:

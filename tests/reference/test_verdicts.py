@@ -274,3 +274,15 @@ def test_whatever_is_asked_has_an_answer_that_holds_together() -> None:
         if found.place == "impossible":
             assert found.above.endswith(IMPOSSIBLE)
     assert places == {"impossible", "low", "normal", "high", "unknown"}
+
+
+@pytest.mark.parametrize("rate", [5.0, 5000.0])
+def test_links_that_nobody_verified_fail_nobody(rate: float) -> None:
+    """The same figures fail an MI300X, whose links are from its maker's page."""
+    places = {}
+    for gpu in ("MI350X", "MI300X"):
+        shape = shape_told(gpu, per_node=8, nodes=1)
+        places[gpu] = ask(shape, "all_reduce", Asked(2**33, rate * 1e9), None, shipped=())
+    assert places["MI350X"].place == "unknown"
+    assert any("not verified" in need for need in places["MI350X"].missing)
+    assert places["MI300X"].place in ("low", "impossible")

@@ -18,7 +18,7 @@ from wirespeed.reference.known import Match, find
 from wirespeed.reference.ramp import fitted
 from wirespeed.reference.reasons import reasons
 from wirespeed.reference.roofline import Limit, passed, roofline
-from wirespeed.reference.shape import BRIDGE, CPU, Shape
+from wirespeed.reference.shape import BRIDGE, CPU, Shape, links_are_verified
 from wirespeed.statistics import lacks_samples
 
 Place = Literal["impossible", "low", "normal", "high", "unknown"]
@@ -185,6 +185,12 @@ def _answer(
     limit = limit_of(shape, op, figure.engine)
     hardware = expected_by_hardware(shape, op, figure.size_bytes, fitted(tuple(published)))
     place = _place(shape, figure, expectation, limit, hardware)
+    if place in ("low", "impossible") and not links_are_verified(shape.gpu):
+        # Nothing fails by a link or a slot that was read nowhere; cards that were told still count.
+        bare = replace(shape, gpu_link=None, slot=None)
+        limit = limit_of(bare, op, figure.engine)
+        hardware = expected_by_hardware(bare, op, figure.size_bytes, fitted(tuple(published)))
+        place = _place(bare, figure, expectation, limit, hardware)
     above = passed(shape, op, figure.busbw, roofline(shape, op, figure.engine))
     if place == "impossible" and limit:
         above = f"{figure.busbw / limit.busbw:.3g} times the limit: {IMPOSSIBLE}"
@@ -485,6 +491,8 @@ def _missing(shape: Shape, op: str, figure: Asked, hardware: Expected | None) ->
     if figure.too_few or figure.too_wide:
         return ()
     needs = []
+    if not links_are_verified(shape.gpu):
+        needs.append(f"the links of {shape.gpu} by its maker: those in the table are not verified")
     if shape.nodes > 1 and not shape.interconnect:
         needs.append("what connects the nodes: --interconnect")
     racks = shape.interconnect.startswith("mnnvl")

@@ -83,6 +83,14 @@ class Product:
     source: str
     date: str
 
+    @property
+    def is_verified(self) -> bool:
+        """Return whether its link and slot were read in a source, which says so where they were not."""
+        return NOT_VERIFIED not in self.source
+
+
+NOT_VERIFIED = "not verified"
+"""Stands in the source of a row before what was read nowhere: nothing fails by such a row."""
 
 PEAKS = convert(rows_of("gpus.csv"), tuple[Product, ...], strict=False)
 
@@ -117,6 +125,11 @@ def slot_rate(product: str) -> float | None:
     rows = [row for row in PEAKS if row.name == product]
     rates = [pcie_rate(row.pcie_generation, row.pcie_lanes) for row in rows]
     return min((rate for rate in rates if rate is not None), default=None)
+
+
+def links_are_verified(product: str) -> bool:
+    """Return whether all rows of such a GPU have their link and slot from a source that was read."""
+    return all(row.is_verified for row in PEAKS if row.name == product)
 
 
 def peak_flops(device_name: str, dtype: str) -> Peak | None:

@@ -19,7 +19,7 @@ from wirespeed.errors import UsageError
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, parse_size
 from wirespeed.reference.ask import Place
 from wirespeed.reference.figures import INTERCONNECTS, rows_of
-from wirespeed.reference.shape import BRIDGE, XGMI_LINKS, Shape
+from wirespeed.reference.shape import BRIDGE, XGMI_LINKS, Shape, links_are_verified
 
 Path = Literal["slot", "peer", "card", "latency"]
 """What a test uses: a GPU's slot, the link of two GPUs, network cards; `latency`: only time counts."""
@@ -202,14 +202,15 @@ def _of_rate(answer: TransferAnswer, alike: Sequence[Row]) -> TransferAnswer:
     answer = replace(
         answer, limit=limit, link=words, expected=(low, usual, max(high, usual)), basis=basis
     )
-    if value > _ROUNDED * limit:
+    sure = test.path == "card" or links_are_verified(shape.gpu)
+    if value > _ROUNDED * limit and sure:
         return replace(answer, place="impossible")
     if 0 < answer.size_bytes < _STEADY[test.path]:
         steady = f"{test.name} at {_STEADY[test.path]} bytes or more, where the link is full"
         return replace(answer, missing=(steady,))
-    if value >= low:
+    if low <= value <= _ROUNDED * limit:
         return replace(answer, place="normal")
-    if value < below:
+    if value < below and sure:
         return replace(answer, place="low")
     parts = (
         "the same test on the other cards or GPUs of the node, and lspci -vv for the link's width"
@@ -239,7 +240,7 @@ def _needed(test: Transfer, shape: Shape) -> str:
     if shape.inside == BRIDGE:
         return "whether a bridge joins the two cards: --interconnect nvlink, or --interconnect pcie"
     if shape.gpu:
-        return f"how fast the links of {shape.gpu} are; it is not in the table of GPUs"
+        return f"how fast the links of {shape.gpu} are; the table of GPUs has no such rate"
     return "the GPU: --gpu, such as H100"
 
 
