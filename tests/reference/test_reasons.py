@@ -82,3 +82,9 @@ def test_next_to_nothing_over_roce_is_dropped_packets_or_tcp() -> None:
     found = reasons(shape_told("H100", nodes=2, interconnect="roce", **H100), (), 0.01)
     assert found[0].startswith("NCCL goes over TCP")
     assert "packets are dropped" in found[1]
+
+
+@pytest.mark.parametrize(("gpu", "has"), [("H100", True), ("A100", False), ("V100", False)])
+def test_nvls_is_a_reason_only_where_the_gpu_has_it(gpu: str, has: bool) -> None:
+    shape = shape_told(gpu, per_node=8, nodes=1, interconnect="nvlink")
+    assert any("NVLS is not in use" in one for one in reasons(shape, (), 0.8)) == has

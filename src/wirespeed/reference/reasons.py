@@ -68,9 +68,17 @@ def reasons(shape: Shape, nodes: Sequence[NodeFacts], share: float) -> tuple[str
         *_settings(shape, nodes),
         *_facts(shape, nodes),
         *_pointed(shape, share),
-        *map(_TEXTS.__getitem__, (*_FREQUENT.get(shape.interconnect, ()), *_UNKNOWN)),
+        *map(_TEXTS.__getitem__, (*_frequent(shape), *_UNKNOWN)),
     ]
     return tuple(dict.fromkeys(found))[:_MOST]
+
+
+def _frequent(shape: Shape) -> tuple[str, ...]:
+    """Return the names of frequent reasons on that interconnect; NVLS exists from Hopper on."""
+    names = _FREQUENT.get(shape.interconnect, ())
+    if shape.gpu.startswith(_NVLS):
+        return names
+    return tuple(name for name in names if name != "no_nvls")
 
 
 def _settings(shape: Shape, nodes: Sequence[NodeFacts]) -> Iterator[str]:
