@@ -391,3 +391,20 @@ def test_lines_like_a_fault_that_are_none(tmp_path: Path, family: str, line: str
     reading = read(tmp_path, line, ENDED)
     ids = {part.rule.id for answer in reading.diagnosis.answers for part in answer.parts}
     assert not any(id.startswith(family + "-") for id in ids)
+
+
+def test_a_rank_whose_group_no_line_names_is_compared_as_a_suggestion(tmp_path: Path) -> None:
+    timeout = (
+        "[rank{rank}]:[E ProcessGroupNCCL.cpp:563] [Rank {rank}] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=37, OpType=ALLREDUCE, NumelIn={size}, NumelOut={size}, "
+        "Timeout(ms)=600000) ran for 600057 milliseconds before timing out."
+    )
+    stop = (
+        "[rank1]:[E ProcessGroupNCCL.cpp:1537] [PG 0 Rank 1] Timeout at NCCL work: 37, last enqueued "
+        "NCCL work: 37, last completed NCCL work: 36."
+    )
+    lines = [timeout.format(rank=0, size=4096), timeout.format(rank=1, size=1), stop]
+    first = read(tmp_path, *lines).findings[0]
+    assert (first.id, first.status, first.confidence) == ("WAIT-003", "warn", "possible")
+    alike = [timeout.format(rank=0, size=1), timeout.format(rank=1, size=1), stop]
+    assert read(tmp_path, *alike).findings[0].id == "WD-001"

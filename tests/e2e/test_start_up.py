@@ -66,8 +66,9 @@ def test_a_good_check_imports_what_it_needs(cli: Any) -> None:
     """Of the process that started the ranks, without what only bad ends and other worlds need."""
     found = modules(cli, *["check", "--ranks", "2", "-l", "quick", "--only", "correctness"])
     ours = {name for name in found if name.startswith("wirespeed")}
-    # Of these the index of stored runs, which spares it reading them, is eight.
-    assert len(ours) <= 101, sorted(ours)
+    # Of these the index of stored runs, which spares it reading them, is eight; what the hardware can
+    # reach at each size, by which figures are judged, is two.
+    assert len(ours) <= 103, sorted(ours)
 
 
 @pytest.mark.slow

@@ -66,6 +66,14 @@ def reason(evidence: Evidence) -> Diagnosis:
     proven = _without_explained(_sorted(one for one in own if not one.rule.suggests))
     possible = _by_likelihood(one for one in own if one.rule.suggests)
     symptoms = _sorted(_stand_back(evidence.of("symptom"), evidence)[0])
+    if proven and symptoms and all(one.rule.category in _SLOW for one in proven):
+        # What slows a job down did not end it: the symptoms come first, without a cause.
+        lasting = [one for one in symptoms if not any(_explains(slow, one) for slow in proven)]
+        if lasting:
+            kept = _without_explained(lasting)
+            answer = _cannot_tell(kept, [*symptoms, *aftermath])
+            slow = tuple(Answer("slows", (one,)) for one in proven)
+            return Diagnosis((answer, *slow), facts, _silent(symptoms, evidence))
     if proven:
         rest = [*behind, *symptoms, *aftermath]
         answers = _of_causes(proven, evidence, rest)

@@ -71,6 +71,7 @@ _HARMLESS = re.compile(
     r"|optional|skipp|harmless|expected|disabl|not (?:be )?fatal|non-?fatal|deprecat|continu"
     r"|you can (?:set|safely|ignore))"
     # What Open MPI, TensorFlow, pip and torchrun print in healthy jobs too.
+    r"|it is recommended to|\bself\.log\(|maximum retry reached|cannot get incoming cpu"
     r"|help / error messages|register (?:cu\w+|factory|plugin)\b|\w+ factory\b|dependency resolver"
     r"|direct cause of|exception raised from|^frame #|^last error:|busbw|^errors?:?\s*$|\.py failed$"
     r"|\b(?:on|if|upon|in case of|for|of|any|raise|handle|log|ecc|as) (?:an? |any |of )?"

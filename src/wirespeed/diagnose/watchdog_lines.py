@@ -23,6 +23,7 @@ RECORDER_FIELDS = ("{recorder}", "{dumps}")
 """Stand in a rule's `next` and `checks` for what `recorder_words` returns."""
 _DEFAULT_DUMPS = "~/.cache/torch/comm_lib_trace_rank_* /tmp/nccl_trace_rank_*"
 """Where torch writes dumps unless it is told otherwise, in new and older versions."""
+_ONE_AND_UNKNOWN = 2
 _NUMBER_AT_END = re.compile(r"\d+$")
 
 
@@ -97,17 +98,24 @@ def calls_of(timeouts: Iterable[Hit], stops: Iterable[Hit]) -> list[Call]:
 def mismatches(calls: Sequence[Call], *, grouped: bool) -> list[Mismatch]:
     """Return the groups and numbers at which ranks are in different collectives.
 
-    grouped: whether to compare the calls whose group is known, or those whose group is not.
+    grouped: whether to compare the calls whose group is known, or those at numbers where the group of
+    some is not, and no two groups are.
     """
+    known: dict[int, set[str]] = {}
+    for call in calls:
+        known.setdefault(call.number, set()).add(call.group)
     places: dict[tuple[str, int], dict[int, Call]] = {}
     twice = set()
     for call in calls:
-        if bool(call.group) != grouped or call.operation in _BETWEEN_TWO:
+        groups = known[call.number]
+        compared = call.group if grouped else "" in groups and len(groups) <= _ONE_AND_UNKNOWN
+        if not compared or call.operation in _BETWEEN_TWO:
             continue
-        ranks = places.setdefault((call.group, call.number), {})
+        place = (call.group if grouped else "", call.number)
+        ranks = places.setdefault(place, {})
         if ranks.setdefault(call.rank, call).kind != call.kind:
             # The rank was started again, or it stands for two ranks of different groups.
-            twice.add((call.group, call.number))
+            twice.add(place)
     found = []
     for place, ranks in places.items():
         if place not in twice and len({call.kind for call in ranks.values()}) > 1:
