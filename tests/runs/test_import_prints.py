@@ -192,3 +192,47 @@ def test_long_lines_are_passed_over(line: str, count_attacks: Any) -> None:
     count_attacks("lines that are slow to read", 1)
     with pytest.raises(InputError, match=r"no rows of|no valid JSON"):
         one(line)
+
+
+RCCL_TESTS = """\
+# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 1 minBytes 1048576 maxBytes 2097152 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+#
+rccl-tests: Version develop:0a1b2c3
+# Using devices
+#  Rank  0 Group  0 Pid   4711 on       n01 device  0 [0000:05:00] AMD Instinct MI300X
+#  Rank  1 Group  0 Pid   4712 on       n01 device  1 [0000:15:00] AMD Instinct MI300X
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong{names}
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    52.43   20.00   20.00      0    41.94   25.00   25.00      0{cells}
+     2097152        524288     float     sum      -1   104.86   20.00   20.00      0    83.89   25.00   25.00    N/A{cells}
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 22.5
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("names", "cells"),
+    [("", ""), ("     algo     proto   nchannels", "  Direct    SIMPLE          32")],
+)
+def test_the_text_of_rccl_tests(names: str, cells: str) -> None:
+    run = one(RCCL_TESTS.format(names=names, cells=cells))
+    assert (run.versions, run.world.size) == ({"rccl-tests": "develop:0a1b2c3"}, 2)
+    assert [(m.size_bytes, m.in_place, m.wrong) for m in run.measurements] == [
+        (1 << 20, False, 0),
+        (1 << 20, True, 0),
+        (2 << 20, False, 0),
+        (2 << 20, True, None),
+    ]
+    assert [m.time.median for m in run.measurements] == pytest.approx(
+        [52.43e-6, 41.94e-6, 104.86e-6, 83.89e-6]
+    )
+    assert run.findings == ()
+
+
+def test_a_row_of_rccl_tests_that_lacks_a_column_is_damaged() -> None:
+    text = RCCL_TESTS.format(names="     algo     proto   nchannels", cells="  Direct    SIMPLE")
+    with pytest.raises(InputError):
+        one(text)

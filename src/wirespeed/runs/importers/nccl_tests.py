@@ -42,6 +42,8 @@ _PROGRAM = re.compile(r"(?<![A-Za-z0-9_])([a-z]\w*_perf(?:_mpi)?)\b")
 _COMMENT = re.compile(r"#+\s*(?:(?:test|operation|op|collective)\s*:?\s*)?([A-Za-z_]{5,20})\s*$")
 _ELLIPSIS = re.compile(r"[^A-Za-z]*(?:\.\.\.|…)")
 _TESTS_VERSION = re.compile(r"nccl-tests version (\S+)")
+_RCCL_TESTS_VERSION = re.compile(r"\s*rccl-tests: Version (\S+)")
+"""It stands without `#`, behind the line of the settings."""
 _NCCL_VERSION = re.compile(r"\bNCCL version (\d+\.\d[\w.+-]*)")
 _ROW = re.compile(
     r"(?<![\w.:-])(\d{1,18})\s+(\d{1,18})\s+"
@@ -102,6 +104,8 @@ class _Reader:
             return
         elif found := _NCCL_VERSION.search(line):
             self._table.versions.setdefault("nccl", found[1])
+        elif found := _RCCL_TESTS_VERSION.match(line):
+            self._table.versions["rccl-tests"] = found[1]
         elif _ELLIPSIS.fullmatch(line) and self._table.devices and not self._table.rows:
             self._table.all_devices = False
         elif found := _PROGRAM.search(line):
@@ -209,7 +213,8 @@ def _read_row(found: re.Match[str], layout: tuple[str, ...] | None, cells: str) 
     one_side = layout is not None and sum(name in _TIMES for name in layout) == 1
     unit = MILLI if layout and layout[0] == "bytes" else MICRO
     blank = bool(_BLANK_SIDE.search(rest))
-    sides = _read_sides(words, columns, unit, one_side=one_side, blank=blank)
+    further = _count_further(layout, len(columns))
+    sides = _read_sides(words, columns, unit, one_side=one_side, blank=blank, further=further)
     if sides is None:
         return None
     return Row(
@@ -233,13 +238,34 @@ def _side_columns(layout: tuple[str, ...] | None) -> tuple[str, ...]:
     return tuple("error" if name == "res" else name for name in names)
 
 
+def _count_further(layout: tuple[str, ...] | None, width: int) -> int:
+    """Return how many columns stand behind the second side, as rccl-tests' algorithm and protocol do.
+
+    A timestamp is none of them: it is taken off a row beforehand.
+    """
+    starts = [index for index, name in enumerate(layout or ()) if name in _TIMES]
+    if layout is None or len(starts) < 2:
+        return 0
+    named = sum(name != "timestamp" for name in layout[starts[1] :])
+    return max(0, named - width)
+
+
 def _read_sides(
-    words: list[str], columns: tuple[str, ...], unit: float, *, one_side: bool, blank: bool
+    words: list[str],
+    columns: tuple[str, ...],
+    unit: float,
+    *,
+    one_side: bool,
+    blank: bool,
+    further: int,
 ) -> dict[bool, Side] | None:
-    """The sides that were measured; `blank`: the out-of-place half was left empty."""
+    """Return the sides that were measured.
+
+    `blank`: the out-of-place half was left empty; `further`: columns behind both sides.
+    """
     width = len(columns)
-    if len(words) == 2 * width and not one_side:
-        halves = {False: words[:width], True: words[width:]}
+    if len(words) == 2 * width + further and not one_side:
+        halves = {False: words[:width], True: words[width : 2 * width]}
     elif len(words) == width and (one_side or blank):
         halves = {not one_side: words}
     else:

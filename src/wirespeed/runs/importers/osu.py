@@ -32,6 +32,8 @@ _PAIRS = re.compile(r"#\s*\[ (pairs: \d+) \] \[ (window size: \d+) \]")
 _LIBRARIES = ("MPI", "NCCL", "RCCL")
 _DATATYPE = re.compile(r"#\s*Datatype:\s*MPI_(\w+?)\.?\s*$")
 _COLUMNS = re.compile(r"#\s*((?:Size|Avg Latency|Bandwidth|Overall|MB/s)\b.*)")
+_BETWEEN_COLUMNS = re.compile(r"\s{2,}|(?<=\))\s+")
+"""A unit in parentheses ends a name, too: `osu_bw -z` has only a space after it."""
 _RANKS = re.compile(
     r"\b(?:mpirun|mpiexec|srun|prun)\b[^\n]{0,2000}?\s(?:-np?|--np|--ntasks=?)\s*(\d{1,7})\b"
 )
@@ -168,7 +170,7 @@ def _take(block: _Block, line: str) -> None:
     elif found := _DETAIL.match(line) or _PAIRS.match(line):
         block.details += found.groups()
     elif (found := _COLUMNS.match(line)) and not block.rows:
-        block.columns = tuple(re.split(r"\s{2,}", found[1].strip()))
+        block.columns = tuple(_BETWEEN_COLUMNS.split(found[1].strip()))
     elif block.columns and line[:1].isdigit():
         cells = block.joiner.take(line.split(), len(block.columns))
         if cells and number(cells[0]) is not None:
