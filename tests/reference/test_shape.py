@@ -98,3 +98,12 @@ def test_words_of_a_person() -> None:
     assert shape_told("H100", per_node=8, nodes=2).interconnect == ""
     assert shape_told("GB200", per_node=4, nodes=18).interconnect == "mnnvl"
     assert shape_told("cpu", per_node=4, nodes=1).interconnect == "memory"
+
+
+@pytest.mark.parametrize("name", ["RTX4090", "rtx-4090", "rtx_4090", "RTX 4090", "4090"])
+def test_a_name_without_gaps_is_the_product(name: str) -> None:
+    assert gpu_called(name) == "RTX 4090"
+
+
+def test_a_name_that_nobody_knows_stays() -> None:
+    assert gpu_called("RTX9999") == "RTX9999"

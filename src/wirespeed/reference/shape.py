@@ -236,9 +236,15 @@ def gpu_called(text: str) -> str:
     short = bare.lower()
     alike = [n for n in names if n.lower() == short or n.lower().startswith(short + " ")]
     alike = alike or [n for n in names if n.lower().endswith(" " + short)]
+    # `RTX4090` and `rtx-4090` are how people write `RTX 4090`.
+    alike = alike or [n for n in names if _without_gaps(n) == _without_gaps(short)]
     # What is sold most under the short name, and what nearly every figure is of.
     sockets = [name for name in alike if "SXM" in name] or alike
     return sockets[0] if sockets and bare else bare
+
+
+def _without_gaps(name: str) -> str:
+    return "".join(character for character in name.lower() if character.isalnum())
 
 
 def shape_told(
