@@ -263,6 +263,45 @@ def test_a_proven_cause_comes_first(tmp_path: Path) -> None:
     assert reading.exit_code == 1
 
 
+def test_what_is_only_possible_is_not_said_to_follow(tmp_path: Path) -> None:
+    first = known(tmp_path, "lane lost", "river rose").findings[0]
+    assert not any("the lane is gone" in line for line in first.evidence)
+
+
+def test_an_unknown_exception_beside_a_named_cause_is_evidence(tmp_path: Path) -> None:
+    reading = read(
+        tmp_path,
+        "RuntimeError: CUDA error: out of memory\n" + stack("acme.LaneError: shut", rank=3),
+    )
+    failing = [one for one in reading.findings if one.status == "fail"]
+    assert len(failing) == 1 and [one.id for one in reading.findings if one.status == "warn"] == []
+    assert any("acme.LaneError: shut" in line for line in failing[0].evidence)
+
+
+def test_what_explains_an_exception_and_came_before_it_is_suggested_first(tmp_path: Path) -> None:
+    opening = "enroot-nsenter: failed to create user namespace: No space left on device\n"
+    reading = read(tmp_path, opening + stack("acme.LaneError: shut"))
+    ids = [one.id for one in reading.findings if one.status == "warn"]
+    assert ids == ["ERRNO-001", "LOG-002"]
+    assert reading.exit_code == 3
+
+
+def test_an_error_before_an_exception_is_shown_with_it(tmp_path: Path) -> None:
+    finding = only(read(tmp_path, "FATAL: no usable lane\n" + stack("acme.LaneError: shut")))
+    assert finding.id == "LOG-002"
+    assert any("no usable lane" in line for line in finding.evidence)
+
+
+def test_a_log_of_nothing_but_exceptions_is_read_to_a_bound(tmp_path: Path) -> None:
+    finding = only(read(tmp_path, stack("acme.LaneError: lane 3 is shut") * 21_000))
+    assert "at least" in finding.saw and finding.saw.startswith("job.log:6")
+
+
+def test_lines_that_end_as_on_windows_are_read_alike(tmp_path: Path) -> None:
+    finding = only(read(tmp_path, stack("acme.LaneLost: lane 3 went away").replace("\n", "\r\n")))
+    assert "lane 3 went away" in finding.title and finding.saw == "job.log:6"
+
+
 def test_a_symptom_would_follow_from_a_suggestion(tmp_path: Path) -> None:
     reading = known(tmp_path, "house burned", "wet feet")
     assert shown(reading) == [("T-302", "warn", "possible")]

@@ -86,6 +86,7 @@ def diagnose(
     differ = disagreements(found.facts)
     logged += [*differ, *_of_fabric(fabric, differ)]
     logged += [_broken_off(log, how) for log, how in scanner.broken.items()]
+    logged = _with_exceptions(logged, found, suspects, known)
     if not any(one.status == "fail" for one in (*logged, *told)):
         logged = _with_root_line(logged, found, suspects, known)
     findings = _merged(logged, told)
@@ -103,22 +104,36 @@ def diagnose(
     return Reading(found, findings, verdict, code, len(sources), scanner.lines, scanner.bytes)
 
 
+def _with_exceptions(
+    logged: list[Finding], found: Diagnosis, suspects: Suspects, rules: Sequence[Rule]
+) -> list[Finding]:
+    """Return the findings, those of exceptions that no rule knows with their messages and places.
+
+    The first findings are of the answers, in their order.
+    """
+    shown = list(logged)
+    for index, answer in enumerate(found.answers):
+        if answer.kind == "unknown":
+            root = suspects.exception_at(answer.first.start.line, rules)
+            if root is not None:
+                evidence = (*root.evidence, *followers_of(answer))
+                shown[index] = replace(root, evidence=evidence)
+    return shown
+
+
 def _with_root_line(
     logged: list[Finding], found: Diagnosis, suspects: Suspects, rules: Sequence[Rule]
 ) -> list[Finding]:
-    """Return the findings with the first error that no rule knows, where there is one.
+    """Return the findings with the first error that no rule knows, where no exception is shown yet.
 
-    It speaks first where an unknown exception began the failure, and in place of what was not checked.
+    It comes first where the first answer only announces what another tool printed, and stands in place
+    of what was not checked.
     """
-    first = found.answers[0] if found.answers else None
-    if first is not None and first.kind == "unknown":
-        root = suspects.exception_at(first.first.start.line)
-        if root is None:
-            return logged
-        evidence = (*root.evidence, *followers_of(first))
-        return [replace(root, evidence=evidence), *logged[1:]]
-    header = first is not None and first.first.rule.header
-    symptom = first.first.start.line if first is not None else None
+    if any(answer.kind == "unknown" for answer in found.answers):
+        return logged
+    first = found.answers[0].first if found.answers else None
+    header = first is not None and first.rule.header
+    symptom = first.start.line if first is not None else None
     root = suspects.root_line(rules, symptom, after=header)
     if root is None:
         return logged

@@ -39,6 +39,8 @@ class Answer:
     """The rules that tell it, of one category; the first one speaks."""
     follows: tuple[Seen, ...] = ()
     """What it explains."""
+    beside: tuple[Seen, ...] = ()
+    """Exceptions that no rule knows: raised in the same logs, because of it or not."""
 
     @property
     def first(self) -> Seen:
@@ -77,7 +79,10 @@ def reason(evidence: Evidence) -> Diagnosis:
     if proven:
         rest = [*behind, *symptoms, *aftermath]
         answers = _of_causes(proven, evidence, rest)
-        return Diagnosis((*answers, *_suggestions(possible, answers)), facts)
+        suggestions = _suggestions(possible, answers)
+        if _may_begin(suggestions, answers[0]):
+            return Diagnosis((*suggestions, *answers), facts)
+        return Diagnosis((*answers, *suggestions), facts)
     if possible:
         answers = _suggestions(possible, ())
         follows = tuple(_sorted([*symptoms, *aftermath, *behind]))
@@ -115,6 +120,14 @@ def _without_reports(own: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
     )
     reports = [one for one in own if named and one.rule.category == _RUNTIME_ERROR]
     return [one for one in own if one not in reports], reports
+
+
+def _may_begin(suggestions: Sequence[Answer], first: Answer) -> bool:
+    """Return whether what is possible explains the exception that no rule knows, and came before it."""
+    return first.kind == "unknown" and any(
+        _explains(one.first, first.first) and earlier(one.first.start.line, first.first.start.line)
+        for one in suggestions
+    )
 
 
 _SUGGESTED = 3
@@ -234,7 +247,11 @@ def _of_causes(
     ]
     late = [one for one in late if one not in before]
     known = (*causes, *rest)
-    explained = [one for one in evidence.of("cause") if one not in known and not one.rule.general]
+    explained = [
+        one
+        for one in evidence.of("cause")
+        if one not in known and not one.rule.general and _may_follow(one, causes)
+    ]
     groups: dict[str, list[Seen]] = {}
     for one in [*begins, *before]:
         category = one.rule.category
@@ -247,15 +264,24 @@ def _of_causes(
         if not any(_is_the_same(part, one) for part in begun)
     ]
     later = []
+    beside: list[Seen] = []
     for parts in others:
         own = tuple(one for one in follows if any(_explains(part, one) for part in parts))
         kind = _kind_of(parts)
         if kind == "cause" and _kind_of(first) == "unknown" and parts[0].rule.category in _SLOW:
             kind = "slows"
-        later.append(Answer(kind, tuple(parts), own))
+        if kind == "unknown":
+            beside += parts
+        else:
+            later.append(Answer(kind, tuple(parts), own))
     taken = [one for answer in later for one in answer.follows]
     main = tuple(one for one in follows if one not in taken)
-    return Answer(_kind_of(first), tuple(first), main), *later
+    return Answer(_kind_of(first), tuple(first), main, tuple(beside)), *later
+
+
+def _may_follow(one: Seen, causes: Sequence[Seen]) -> bool:
+    """Return whether it may be said to follow: of what is only possible, if a cause explains it."""
+    return not one.rule.suggests or any(_explains(cause, one) for cause in causes)
 
 
 def _kind_of(parts: Sequence[Seen]) -> Literal["cause", "unknown", "slows"]:
@@ -407,7 +433,8 @@ def _numbered(checks: Sequence[str], hit: Hit) -> str:
 
 def _evidence(answer: Answer) -> list[str]:
     lines = [text for part in answer.parts for text in _lines(part)]
-    return lines + followers_of(answer)
+    raised = [_follower(part, "raised too, because of it or not") for part in answer.beside]
+    return lines + raised + followers_of(answer)
 
 
 def followers_of(answer: Answer) -> list[str]:

@@ -29,6 +29,8 @@ _SHOWN = 2000
 _LONG = 4000
 _ENDLESS = re.compile(rb"\d{4000,}")
 """What is no number, and no reader of numbers takes for one."""
+_AHEAD = 1 << 16
+"""Bytes of the block that are given to who asks what follows a line, since copying it all is slow."""
 _TAIL = 1 << 12
 """Bytes kept of the block before, for who asks what came before a line, and of the end of a log."""
 
@@ -140,11 +142,13 @@ class Scanner:
     def around(self) -> tuple[bytes, bytes]:
         """Of the line that a watcher sees now: what was read just before it, and it with what follows.
 
-        At most some thousand bytes before; after it, what is left of the block.
+        At most some thousand bytes before, and 64 KiB from its beginning on.
         """
         before = self._block[max(0, self._at - _TAIL) : self._at]
         missing = _TAIL - len(before)
-        return (self._tail[-missing:] if missing else b"") + before, self._block[self._at :]
+        return (self._tail[-missing:] if missing else b"") + before, self._block[
+            self._at : self._at + _AHEAD
+        ]
 
     def read(self, source: Source) -> Iterator[Hit]:
         """The hits of one log, in its order."""

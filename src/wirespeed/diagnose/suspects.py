@@ -121,8 +121,8 @@ _WRAPPING = re.compile(
 )
 """Exceptions that report the end of something else; what ended it is the origin."""
 _RAISES = re.compile(rb"Traceback|Error\b|Exception\b|terminate called|panicked at")
-_LOOKED = 5_000
-"""Lines of a log that are read for exceptions."""
+_LOOKED = 20_000
+"""Lines of a log that are read for exceptions: a log may hold nothing else."""
 _CHAIN = 8
 """Exceptions that are kept of a chain."""
 _SHAPES = 64
@@ -182,7 +182,7 @@ class _Suspect:
 
 @dataclass(slots=True)
 class _OfLog:
-    """What is kept of one log."""
+    """The suspicious lines and exceptions that are kept of one log."""
 
     sure: list[_Suspect] = field(default_factory=list)
     weak: list[_Suspect] = field(default_factory=list)
@@ -218,8 +218,9 @@ class Suspects:
         if log not in self._logs and len(self._logs) >= _LOGS:
             return
         kept = self._logs.setdefault(log, _OfLog())
-        may_raise = _RAISES.search(raw) is not None and kept.looked < _LOOKED
-        if number in kept.taken or (kept.full and not may_raise):
+        may_raise = _RAISES.search(raw) is not None
+        enough = kept.looked >= _LOOKED if may_raise else kept.full
+        if enough or number in kept.taken:
             return
         kept.looked += may_raise
         line = strip(raw[:2000].decode("utf-8", "replace"))
@@ -312,7 +313,8 @@ class Suspects:
 
         Beside where it stands: its message in one line. The order is that of the logs.
         """
-        anchored = [rule for rule in rules if rule.anchors]
+        # A fact claims nothing, so an exception that only a fact knows is not explained.
+        anchored = [rule for rule in rules if rule.anchors and rule.role != "fact"]
         for suspect in self._exceptions():
             if _WRAPPING.search(suspect.text):
                 continue
@@ -341,22 +343,36 @@ class Suspects:
                 if (after or _may_cause(suspect, symptom)) and not _is_known(suspect, anchored)
             ]
             if unknown:
-                return _finding(_first(unknown), unknown)
+                return self._finding(_first(unknown), unknown)
         return None
 
-    def exception_at(self, line: Line) -> Finding | None:
-        """Return LOG-002 of the exception that stands there."""
+    def exception_at(self, line: Line, rules: Iterable[Rule]) -> Finding | None:
+        """Return LOG-002 of the exception that stands there, with unknown errors before it."""
+        place = (line.source, line.number)
         exceptions = self._exceptions()
-        first = [one for one in exceptions if (one.log, one.number) == (line.source, line.number)]
+        first = next((one for one in exceptions if (one.log, one.number) == place), None)
+        if first is None:
+            return None
         others = [one for one in exceptions if not _WRAPPING.search(one.text)]
-        return _finding(first[0], others) if first else None
+        finding = self._finding(first, others)
+        anchored = [rule for rule in rules if rule.anchors]
+        before = [
+            f"an error before it: {sure.log}:{sure.number}: {cut(sure.text)}"
+            for sure in self._logs[first.log].sure
+            if sure.number < first.number and not _is_known(sure, anchored)
+        ]
+        return replace(finding, evidence=(*finding.evidence, *before[:_BEFORE]))
+
+    def _finding(self, first: _Suspect, group: Sequence[_Suspect]) -> Finding:
+        counted_all = all(kept.looked < _LOOKED for kept in self._logs.values())
+        return _finding(first, group, "" if counted_all else "at least ")
 
     def _exceptions(self) -> list[_Suspect]:
         return [one for kept in self._logs.values() for one in kept.exceptions.values()]
 
 
 def looks_wrong(text: str) -> bool | None:
-    """True: surely; False: perhaps; None: no."""
+    """Return True for a line that surely tells of trouble, False for one that may, else None."""
     if _STACK_START.search(text.encode()):
         return True
     if _HARMLESS.search(text) and not _EXCEPTION.match(text):
@@ -391,7 +407,10 @@ def _may_cause(suspect: _Suspect, symptom: Line | None) -> bool:
 
 
 def _is_known(suspect: _Suspect, rules: Sequence[Rule]) -> bool:
-    """Whether a rule knows it or what it became, also a rule that needs others or found a good end."""
+    """Return whether a rule knows the line, or an exception that it became.
+
+    A rule counts that needs others, or that found a good end later.
+    """
     texts = {text: text.lower() for text in (suspect.line.text, suspect.text, *suspect.outer)}
     return any(
         any(anchor.lower() in low for anchor in rule.anchors) and rule.match(text) is not None
@@ -524,7 +543,8 @@ def _program(text: str) -> str:
     return named[1] if named and not re.fullmatch(r"\w*(?:error|exception)", named[1], re.I) else ""
 
 
-def _finding(first: _Suspect, group: Sequence[_Suspect]) -> Finding:
+def _finding(first: _Suspect, group: Sequence[_Suspect], bound: str) -> Finding:
+    """Return LOG-001 or LOG-002. bound: what stands before a count that may be too low."""
     alike = [one for one in group if _shape(one) == _shape(first)]
     evidence = [f"{first.log}:{first.number}: {cut(first.text)}"]
     evidence += [cut(line) for line in first.exception.split("\n")[1:] if line.strip()]
@@ -535,7 +555,7 @@ def _finding(first: _Suspect, group: Sequence[_Suspect]) -> Finding:
     evidence += [f"just before: {line}" for line in first.before]
     others = [f"{one.log}:{one.number}: {cut(one.text)}" for one in group if one not in alike]
     count = len(alike) + sum(one.alike for one in alike)
-    more = f", and {count - 1} more like it" if count > 1 else ""
+    more = f", and {bound}{count - 1:,} more like it" if count > 1 else ""
     became = f", which became {cut(first.outer[-1], 120)}" if first.outer else ""
     near = f"sed -n '{max(1, first.number - 20)},{first.number + 20}p' {first.log}"
     again = "run it again with NCCL_DEBUG=INFO and keep the logs of all ranks"
