@@ -78,8 +78,10 @@ def place(one: Row) -> str:
     others = [other for other in shipped_transfers() if other.source.split(":")[0] != own]
     test = transfer_named(one.test)
     assert test is not None
-    cards = {"nics": 1, "nic_Gbitps": one.card_Gbitps} if one.card_Gbitps else {}
-    shape = shape_told(one.gpu, per_node=2, nodes=1, interconnect=one.interconnect or "", **cards)  # type: ignore[arg-type]
+    cards: dict[str, Any] = {}
+    if one.card_Gbitps:
+        cards = {"nics": 1, "nic_Gbitps": one.card_Gbitps}
+    shape = shape_told(one.gpu, per_node=2, nodes=1, interconnect=one.interconnect or "", **cards)
     return ask_transfer(test, shape, 0, one.base, others).place
 
 

@@ -462,7 +462,7 @@ def _unsure(job: Job, progress: Progress, unreadable: int) -> Finding | None:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the waits of all ranks end."""
+    """The call that the waits of all ranks lead to in the end."""
 
     lack: Lack
     issued: bool

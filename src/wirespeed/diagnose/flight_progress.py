@@ -29,12 +29,12 @@ class Item(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether what the rank called after it has to wait for it: a send may end later."""
+        """Return whether the rank's later calls wait for this one; a send may end after them."""
         return self.transfer is None or not self.transfer.sends
 
 
 class Event(NamedTuple):
-    """Where ranks meet: a collective of a group, or a transfer that one rank has open."""
+    """A collective of a group, or an open transfer between two ranks: where ranks meet."""
 
     group: Group
     number: int
@@ -56,7 +56,7 @@ class Stall:
 
 @dataclass(slots=True)
 class Progress:
-    """Where each rank is, and which others its first open call waits for."""
+    """The open calls of each rank, and the ranks that its first open call waits for."""
 
     job: Job
     items: dict[int, list[Item]] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Progress:
         return sorted(peer for peer in found if peer != rank and peer in self.items)
 
     def _is_same_program(self, rank: int, peer: int) -> bool:
-        """Whether both are in groups of the same kinds, and at one place of each pipeline."""
+        """Return whether both ranks are in groups of the same kinds, at the same pipeline stage."""
         ours, theirs = self._groups_by_kind(rank), self._groups_by_kind(peer)
         if set(ours) != set(theirs):
             return False
@@ -161,7 +161,7 @@ class Progress:
         return found
 
     def is_explained_by(self, culprits: set[int]) -> bool:
-        """Whether the waits of the others end at one of these, or at a rank without a dump."""
+        """Return whether the waits of all others lead to a culprit, or to a rank without a dump."""
         ends = culprits | self.absent()
         others = set(self.waits) - ends
         return len(others - self.lead_to(ends)) * _REST <= len(others)
@@ -182,7 +182,7 @@ class Progress:
 
 
 def _is_alike(one: Item, other: Item) -> bool:
-    """Whether two ranks made the same call of their program there, each in groups of its own."""
+    """Return whether two ranks made the same call of the program, each in groups of its own."""
     if one.group.desc != other.group.desc or len(one.group.members) != len(other.group.members):
         return False
     if one.call is not None and other.call is not None:
@@ -286,7 +286,7 @@ class _Finder:
         return any(one.group == event.group and one.call.seq <= event.number for one in lacks)
 
     def is_held(self, rank: int, place: int) -> bool:
-        """Whether the rank has something open that it called before that place."""
+        """Return whether the rank has a call open from before that place of its program."""
         return 0 <= self.first[rank] < place
 
     def awaited_in_transfer(self, rank: int, item: Item, one: Transfer) -> set[int]:

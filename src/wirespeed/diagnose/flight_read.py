@@ -119,7 +119,7 @@ class Transfer:
 
 
 class Reach(NamedTuple):
-    """How far a rank came in one group, by the counts that it keeps beside its recorder."""
+    """The newest calls that a rank issued and completed in one group, as its dump counts them."""
 
     issued: int
     completed: int

@@ -323,7 +323,7 @@ def _members(
 
 @dataclass(slots=True)
 class _GroupState:
-    """What the dumps hold of one group."""
+    """The calls of one group in all dumps, by rank."""
 
     group: Group
     calls: Calls
