@@ -156,7 +156,8 @@ _HOME = re.compile(
     r"/(?:home|mnt|data|root|workspace|user|scratch|lustre|users|opt/venv)(?=/)[\w./-]*"
 )
 _MODULES = re.compile(r"/(?:site-packages|dist-packages|lib/python[\d.]+)/")
-_LONG_NUMBER = re.compile(r"(?<![\w.])\d{4,9}(?![\w.]*[:.-]\d)(?![\w])")
+# A version is a fact, and no name of a machine's own.
+_LONG_NUMBER = re.compile(r"(?<!ersion )(?<![\w.])\d{4,9}(?![\w.]*[:.-]\d)(?![\w])")
 _HOST = re.compile(r"\b(?<!GPU )(?:node|worker|gpu|host|rank-host|ip)-?\d{1,4}\b(?!\.)")
 
 
